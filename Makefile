@@ -1,0 +1,47 @@
+# make setup | demo | test | test-all | bench | format
+# Everything runs from .venv, which is made from requirements.lock the first time it is needed.
+
+PYTHON ?= python3
+BIN := .venv/bin
+export MPLBACKEND := Agg
+
+.PHONY: setup demo test test-all check bench format lock clean
+
+setup: .venv/.ready
+
+.venv/.ready: pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 12) else "sfumato needs Python 3.11 or 3.12, this is %d.%d: make PYTHON=python3.12" % v)'
+	@$(PYTHON) -m venv .venv || { echo "make: no venv module; on Debian: apt-get install python3-venv"; exit 1; }
+	@echo "Installing the locked dependencies into .venv (about a minute) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev,peers]'
+	@touch $@
+
+demo: setup
+	$(BIN)/sfumato demo
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+test: check
+	$(BIN)/pytest -n 2
+
+test-all: check
+	$(BIN)/pytest -n 2 -m "slow or not slow"
+
+bench: setup
+	$(BIN)/python benchmarks/sampling.py
+	$(BIN)/python benchmarks/accounting.py
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Freezes what is installed now; run after changing the dependencies in pyproject.toml.
+lock: setup
+	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools > requirements.lock
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis demo

@@ -1,0 +1,1 @@
+"""One file an attack; an attack sees what an outsider sees."""

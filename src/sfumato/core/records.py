@@ -1,0 +1,143 @@
+"""Records: what a release leaves behind, through two doors that never mix.
+
+*Public*: what was charged for. It goes into ``record.json``, answers and publishable reports.
+*Curator*: anything else that was read from private data (a training loss, a vote count, an attack's
+result). It is shown to the operator or kept in a folder only the owner reads, and is never part of
+what :meth:`Record.to_dict` returns.
+
+Both doors live in one object so that code which makes a record decides at the moment of writing
+which door a value takes; there is no way to serialise them together.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import Any
+
+from sfumato.core import validation
+from sfumato.core.events import Event, event_from_dict
+from sfumato.core.guarantee import Guarantee
+from sfumato.core.randomness import Coins
+
+__all__ = ["NOT_PRIVATE", "Record", "Release", "versions"]
+
+NOT_PRIVATE = "NOT PRIVATE: made with seeded test coins, whose noise anyone can subtract"
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Versions of Python, sfumato and ``packages``, for a record's reader."""
+    return {"python": platform.python_version()} | {
+        name: metadata.version(name) for name in ("sfumato", *packages)
+    }
+
+
+@dataclass(frozen=True)
+class Release:
+    """One released value with what it cost and how far off it may be.
+
+    Attributes:
+        value: what was released: a number, an array (as nested lists), a choice.
+        event: what it amounts to for accounting.
+        guarantee: what it promises on its own.
+        half_width: the true value lies within this of ``value`` (each coordinate) ...
+        confidence: ... with this probability over the noise. None where it has no meaning.
+        private: False if seeded test coins made the noise.
+    """
+
+    value: Any
+    event: Event
+    guarantee: Guarantee
+    half_width: float | None = None
+    confidence: float | None = None
+    private: bool = True
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __str__(self) -> str:
+        spread = ""
+        if self.half_width is not None and self.confidence is not None:
+            spread = f" +/- {self.half_width:.4g} ({self.confidence:.0%})"
+        stamp = "" if self.private else f" [{NOT_PRIVATE}]"
+        return f"{self.value}{spread}, {self.guarantee}{stamp}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; the stamp is there whenever it applies."""
+        data: dict[str, Any] = {
+            "value": self.value,
+            "half_width": self.half_width,
+            "confidence": self.confidence,
+            "event": self.event.to_dict(),
+            "private": self.private,
+        }
+        if not self.private:
+            data["warning"] = NOT_PRIVATE
+        return data | self.guarantee.to_dict()
+
+
+@dataclass
+class Record:
+    """What a method did, in public, and what its curator saw.
+
+    Attributes:
+        method: the method's name.
+        parameters: its configuration, all of it public.
+        event: what it amounts to for accounting.
+        guarantee: what it promises.
+        private: False once seeded test coins have touched it; never True again.
+        facts: public facts: declared sizes, results on public data, charged releases.
+        software: versions.
+    """
+
+    method: str
+    parameters: dict[str, Any]
+    event: Event
+    guarantee: Guarantee
+    private: bool = True
+    facts: dict[str, Any] = field(default_factory=dict[str, Any])
+    software: dict[str, str] = field(default_factory=versions)
+    _curator: dict[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
+
+    def touch(self, coins: Coins) -> None:
+        """Notes that ``coins`` made noise for this record: seeded ones stamp it for good."""
+        self.private = self.private and coins.private
+
+    def tell_curator(self, name: str, value: Any) -> None:
+        """Keeps what was read from private data without being charged."""
+        self._curator[validation.name("name", name)] = value
+
+    def curator_view(self) -> dict[str, Any]:
+        """Everything told to the curator, for the owner's eyes; a copy."""
+        return dict(self._curator)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The public record, JSON-ready, without anything the curator was told."""
+        data: dict[str, Any] = {
+            "method": self.method,
+            "parameters": dict(self.parameters),
+            "event": self.event.to_dict(),
+            "guarantee": self.guarantee.to_dict(),
+            "private": self.private,
+            "facts": dict(self.facts),
+            "software": dict(self.software),
+        }
+        return data if self.private else data | {"warning": NOT_PRIVATE}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Record:
+        """The inverse of :meth:`to_dict`; the curator's part was never there."""
+        return cls(
+            method=data["method"],
+            parameters=dict(data["parameters"]),
+            event=event_from_dict(data["event"]),
+            guarantee=Guarantee.from_dict(data["guarantee"]),
+            private=data["private"],
+            facts=dict(data["facts"]),
+            software=dict(data["software"]),
+        )

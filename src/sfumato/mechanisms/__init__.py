@@ -1,0 +1,1 @@
+"""Noise, and the event it amounts to."""
