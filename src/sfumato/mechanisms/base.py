@@ -31,7 +31,7 @@ class Mechanism(Protocol):
         """What one release promises, at ``delta`` where the mechanism needs one."""
         ...
 
-    def release(self, value: Any, *, coins: Coins = ...) -> Release:
+    def release(self, value: Any, /, *, coins: Coins = ...) -> Release:
         """One release of ``value`` with fresh noise."""
         ...
 

@@ -89,7 +89,8 @@ class DiscreteLaplaceEvent(Leaf):
     """Noise with Pr[k] ~ e^(-|k|/scale) on an integer that moves by ``sensitivity``.
 
     For one number, or for several of which one step moves only one (a histogram under add/remove).
-    Where several move, use ``EpsilonDeltaEvent(sensitivity / scale)``.
+    Where several move, use ``EpsilonDeltaEvent(sensitivity / scale)``; so do several steps here,
+    which may move different ones.
     """
 
     kind: ClassVar[str] = "discrete-laplace"
@@ -102,9 +103,12 @@ class DiscreteLaplaceEvent(Leaf):
         validation.positive("scale", self.scale)
         validation.count("sensitivity", self.sensitivity)
 
-    def stretched(self, steps: int) -> Self:
-        """``steps`` times the distance (triangle inequality)."""
-        return replace(self, sensitivity=self.sensitivity * steps)
+    def stretched(self, steps: int) -> Leaf:
+        """Pure DP at ``steps`` times the distance, opaque beyond one step."""
+        if steps == 1:
+            return self
+        epsilon = self.sensitivity * steps / self.scale
+        return EpsilonDeltaEvent(epsilon, 0.0, self.neighbours, self.unit)
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,8 @@ class DiscreteGaussianEvent(Leaf):
 
     For one number, or for several of which one step moves only one. Where several move, use
     ``ZcdpEvent(l2_sensitivity**2 / (2 * sigma**2))``, which holds in any dimension (Canonne, Kamath
-    and Steinke, arXiv:2004.00010, theorem 4).
+    and Steinke, arXiv:2004.00010, theorem 4); so do several steps here, which may move different
+    ones.
     """
 
     kind: ClassVar[str] = "discrete-gaussian"
@@ -126,9 +131,12 @@ class DiscreteGaussianEvent(Leaf):
         validation.positive("sigma", self.sigma)
         validation.count("sensitivity", self.sensitivity)
 
-    def stretched(self, steps: int) -> Self:
-        """``steps`` times the distance (triangle inequality)."""
-        return replace(self, sensitivity=self.sensitivity * steps)
+    def stretched(self, steps: int) -> Leaf:
+        """ZCDP at ``steps`` times the distance, beyond one step."""
+        if steps == 1:
+            return self
+        rho = (self.sensitivity * steps / self.sigma) ** 2 / 2
+        return ZcdpEvent(rho, self.neighbours, self.unit)
 
 
 @dataclass(frozen=True)

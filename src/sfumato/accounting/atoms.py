@@ -1,0 +1,181 @@
+"""From an event tree to a flat multiset of atoms, for one neighbour relation.
+
+Every accountant starts here, so that composition, repetition, groups and relations are decided
+once. ``repeat(e, n)`` and n times ``e`` become the same multiset, hence the same guarantee under
+every accountant: no accountant ever has to remember a count.
+
+An atom is a leaf whose noise already covers the whole distance between neighbours (see
+:meth:`Leaf.stretched`), or one of the three atoms below, whose privacy is not that of a leaf
+further away.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import singledispatch
+
+from sfumato.core.events import (
+    ComposedEvent,
+    Event,
+    FixedSizeSampledEvent,
+    GroupedEvent,
+    Leaf,
+    ParallelEvent,
+    PoissonSampledEvent,
+    RepeatedEvent,
+)
+from sfumato.core.neighbours import Neighbours, require_conversion
+
+__all__ = ["Atom", "FixedSizeAtom", "Multiset", "ParallelAtom", "PoissonAtom", "flatten"]
+
+
+@dataclass(frozen=True)
+class PoissonAtom:
+    """A Poisson-sampled leaf seen by a unit that holds ``records`` records.
+
+    Attributes:
+        leaf: the release from the sample; noise relative to one record's whole contribution.
+        sample_rate: each record's own coin.
+        records: how many records one unit holds; they are sampled independently.
+        replace: the unit's records are changed, rather than added or removed.
+    """
+
+    leaf: Leaf
+    sample_rate: float
+    records: int
+    replace: bool
+
+
+@dataclass(frozen=True)
+class FixedSizeAtom:
+    """A leaf released from a sample without replacement; ``leaf`` covers a replaced record."""
+
+    leaf: Leaf
+    sample_size: int
+    population: int
+
+    @property
+    def sample_rate(self) -> float:
+        """The fraction of the records that is sampled."""
+        return self.sample_size / self.population
+
+
+@dataclass(frozen=True)
+class ParallelAtom:
+    """The worst of several alternatives, ``groups`` times.
+
+    ``stays`` are the parts as one unit changes inside one of them. Under replace-one a unit may
+    also leave one part and enter another: then two of ``moves`` change.
+    """
+
+    stays: frozenset[Multiset]
+    moves: frozenset[Multiset]
+    groups: int
+
+
+Atom = Leaf | PoissonAtom | FixedSizeAtom | ParallelAtom
+Multiset = frozenset[tuple[Atom, int]]
+
+
+def flatten(event: Event, neighbours: Neighbours) -> Multiset:
+    """The atoms of ``event`` with their counts, for ``neighbours``.
+
+    Raises:
+        ValueError: where a part has no guarantee under that relation.
+    """
+    counts: Counter[Atom] = Counter()
+    _walk(event, neighbours, 1, 1, counts)
+    return frozenset(counts.items())
+
+
+@singledispatch
+def _walk(event: Event, target: Neighbours, size: int, count: int, counts: Counter[Atom]) -> None:
+    """Adds ``count`` times ``event`` to ``counts``, for units that hold ``size`` of its own."""
+    raise TypeError(f"no accounting is known for {type(event).__name__}")
+
+
+@_walk.register
+def _(event: Leaf, target: Neighbours, size: int, count: int, counts: Counter[Atom]) -> None:
+    steps = size * require_conversion(event.relation, target)
+    counts[event if steps == 1 else event.stretched(steps)] += count
+
+
+@_walk.register
+def _(
+    event: ComposedEvent, target: Neighbours, size: int, count: int, counts: Counter[Atom]
+) -> None:
+    for part in event.events:
+        _walk(part, target, size, count, counts)
+
+
+@_walk.register
+def _(
+    event: RepeatedEvent, target: Neighbours, size: int, count: int, counts: Counter[Atom]
+) -> None:
+    _walk(event.event, target, size, count * event.count, counts)
+
+
+@_walk.register
+def _(
+    event: GroupedEvent, target: Neighbours, size: int, count: int, counts: Counter[Atom]
+) -> None:
+    _walk(event.event, target, size * event.size, count, counts)
+
+
+@_walk.register
+def _(
+    event: PoissonSampledEvent, target: Neighbours, size: int, count: int, counts: Counter[Atom]
+) -> None:
+    require_conversion(event.relation, target)
+    assert isinstance(event.event, Leaf)
+    if event.sample_rate == 1:
+        return _walk(event.event, target, size, count, counts)
+    replace = target is Neighbours.REPLACE_ONE
+    counts[PoissonAtom(event.event, event.sample_rate, size, replace)] += count
+    return None
+
+
+@_walk.register
+def _(
+    event: FixedSizeSampledEvent, target: Neighbours, size: int, count: int, counts: Counter[Atom]
+) -> None:
+    if target is Neighbours.ADD_REMOVE:
+        raise ValueError(
+            "sampling a fixed number of records has no add-remove guarantee (the sample rate "
+            "depends on the private size): account it under replace-one or zero-out"
+        )
+    assert isinstance(event.event, Leaf)
+    if size > 1:
+        raise ValueError(
+            f"sampling without replacement is accounted for single records only, got groups of "
+            f"{size}: sample whole units instead"
+        )
+    steps = require_conversion(event.event.relation, target)
+    leaf = event.event.stretched(steps)
+    if event.sample_size == event.population:
+        counts[leaf] += count
+    else:
+        counts[FixedSizeAtom(leaf, event.sample_size, event.population)] += count
+
+
+@_walk.register
+def _(
+    event: ParallelEvent, target: Neighbours, size: int, count: int, counts: Counter[Atom]
+) -> None:
+    stays = frozenset(_group(part, target, size) for part in event.events)
+    moves: frozenset[Multiset] = frozenset()
+    if target is Neighbours.REPLACE_ONE:
+        if event.relation is Neighbours.REPLACE_ONE:
+            raise ValueError(
+                "parallel composition under replace-one needs parts declared under add-remove: a "
+                "replaced unit may leave one part and enter another"
+            )
+        moves = frozenset(_group(part, event.relation, size) for part in event.events)
+    counts[ParallelAtom(stays, moves, event.groups_per_unit)] += count
+
+
+def _group(part: Event, target: Neighbours, size: int) -> Multiset:
+    counts: Counter[Atom] = Counter()
+    _walk(part, target, size, 1, counts)
+    return frozenset(counts.items())

@@ -1,0 +1,348 @@
+"""Privacy loss distributions: numerically exact composition, and the default accountant.
+
+The privacy loss of a pair of output distributions P, Q is ln(P(o)/Q(o)) for o drawn from P. Losses
+of composed releases add, so their distributions convolve (by FFT), and
+
+    delta(eps) = E[(1 - e^(eps - loss))_+].
+
+Every discretisation here is pessimistic: the curve it stands for lies on or above the true one
+(Doroshenko et al., "Connect the dots", arXiv:2207.04380), so an epsilon can be too large, by a
+little, and never too small. Tails cut from a convolution count as infinite loss.
+
+Amplification by sampling. For a pair (P, Q) with profile delta, the sampled pair
+((1 - q) Q + q P, Q) has delta'(eps') = q delta(eps) at e^eps' = 1 + q (e^eps - 1). It dominates
+Poisson sampling when a record is removed (its mirror image when one is added). At eps' >= 0, and
+mirrored below, it also dominates sampling without replacement under replace-one: with P, Q the pair
+of a replaced record, advanced joint convexity gives H(mu_D || mu_D') <= q [(1 - b) H(mu_1 || mu_0)
++ b H(mu_1 || mu_1')], and samples with and without the record differ in one replacement, too (Balle,
+Barthe and Gaboardi, arXiv:1807.01647, theorems 2 and 9).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache, singledispatch
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from sfumato.accounting import dpa
+from sfumato.accounting.atoms import (
+    Atom,
+    FixedSizeAtom,
+    Multiset,
+    ParallelAtom,
+    PoissonAtom,
+    flatten,
+)
+from sfumato.accounting.dpa import GRID, Floats, LossMasses, Pld, Profile
+from sfumato.accounting.gaussian_losses import gaussian_losses
+from sfumato.accounting.rdp import atom_rdp
+from sfumato.accounting.support import UnsupportedError
+from sfumato.accounting.theorems import amplify
+from sfumato.core.events import (
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
+    EpsilonDeltaEvent,
+    Event,
+    ExponentialEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    Leaf,
+    RandomizedResponseEvent,
+)
+from sfumato.core.neighbours import Neighbours
+
+__all__ = ["SMALLEST_DELTA", "LossDistribution", "loss_distribution"]
+
+SMALLEST_DELTA = 1e-12
+"""Below this, rounding in the FFT is no longer small beside delta."""
+
+_MOST_CELLS = 1 << 22
+_FINEST = 2e-6
+_TAIL = 1e-15
+
+
+class LossDistribution:
+    """The composed privacy loss of an event, in both directions."""
+
+    def __init__(self, directions: Sequence[LossMasses]) -> None:
+        self.directions = list(directions)
+
+    @property
+    def grid(self) -> float:
+        """Spacing of the losses."""
+        return self.directions[0].grid
+
+    def delta(self, epsilon: float | Floats) -> Floats:
+        """Delta at one epsilon or many: the larger of the two directions."""
+        at = np.atleast_1d(np.asarray(epsilon, dtype=float))
+        return np.max([delta_at(direction, at) for direction in self.directions], axis=0)
+
+    def epsilon(self, delta: float) -> float:
+        """The least epsilon whose delta is at most ``delta``; ``inf`` if there is none."""
+        return max(epsilon_at(direction, delta) for direction in self.directions)
+
+
+@lru_cache(maxsize=16)
+def loss_distribution(
+    event: Event, neighbours: Neighbours, grid: float | None = None
+) -> LossDistribution:
+    """The privacy loss distribution of ``event``, on the finest grid up to 1e-4 that fits.
+
+    Raises:
+        UnsupportedError: where a part of the event is known by its RDP alone.
+    """
+    atoms = flatten(event, neighbours)
+    return LossDistribution(dpa.masses(compose_atoms(atoms, grid or choose_grid(atoms))))
+
+
+def choose_grid(atoms: Multiset, fineness: float = 10.0, coarsest: float = GRID) -> float:
+    """The spacing of losses: ``coarsest``, finer for many small steps, wider where memory ends.
+
+    Connecting the dots inflates epsilon by about (spacing / deviation of one step's loss)^2 / 10,
+    so a fixed spacing, however small, is wrong for steps whose losses are smaller still. A wider
+    spacing stays an upper bound.
+    """
+    sizes = [(count, _second_order(atom)) for atom, count in merged(atoms)]
+    deviations = [math.sqrt(size) for count, size in sizes if count > 1 and size > 0]
+    fine = min([coarsest, *(deviation / fineness for deviation in deviations)])
+    total = sum(count * size for count, size in sizes)
+    reach = total + 15 * math.sqrt(total)
+    return max(fine, 2 * reach / _MOST_CELLS, _FINEST)
+
+
+def _second_order(atom: Atom) -> float:
+    """RDP at order 2: about the variance of one loss, and at least its mean."""
+    try:
+        return float(atom_rdp(atom, (2.0,)).values[0])
+    except UnsupportedError:
+        return 0.0
+
+
+def merged(atoms: Multiset) -> list[tuple[Atom, int]]:
+    """The atoms with all plain Gaussians as one: their squared signal-to-noise ratios add."""
+    gaussians = [(atom, n) for atom, n in atoms if isinstance(atom, GaussianEvent)]
+    others = [(atom, n) for atom, n in atoms if not isinstance(atom, GaussianEvent)]
+    if gaussians:
+        signal = math.fsum(n / atom.noise_multiplier**2 for atom, n in gaussians)
+        others.append((GaussianEvent(1 / math.sqrt(signal)), 1))
+    return others
+
+
+def compose_atoms(atoms: Multiset, grid: float) -> Pld:
+    """The distribution of all atoms together."""
+    total = dpa.identity(grid)
+    for atom, count in sorted(merged(atoms), key=repr):
+        one = atom_pld(atom, grid)
+        total = total.compose(one if count == 1 else one.self_compose(count, _TAIL), _TAIL)
+    return total
+
+
+# --- reading a distribution ---------------------------------------------------------------------
+
+
+def delta_at(masses: LossMasses, epsilons: Floats) -> Floats:
+    """E[(1 - e^(eps - loss))_+] at each of ``epsilons``, in one pass over the losses."""
+    losses, upper, lower = _tails(masses)
+    first = np.searchsorted(losses, epsilons, side="right")
+    with np.errstate(over="ignore", invalid="ignore"):
+        covered = np.exp(epsilons) * lower[first]
+    # Where e^eps overflows or e^-loss vanishes, nothing is taken off: pessimistic.
+    covered = np.where(np.isfinite(covered), covered, 0.0)
+    return np.clip(upper[first] - covered, 0.0, 1.0)
+
+
+def epsilon_at(masses: LossMasses, delta: float) -> float:
+    """The least epsilon >= 0 with delta(epsilon) <= ``delta``."""
+    if masses.infinite > delta:
+        return math.inf
+    losses, upper, lower = _tails(masses)
+    deltas = delta_at(masses, losses)
+    # delta falls as epsilon grows: i is the first loss at which it is low enough.
+    i = int(np.argmax(deltas <= delta)) if (deltas <= delta).any() else len(losses) - 1
+    if lower[i] <= 0 or losses[i] > 700:
+        return max(0.0, float(losses[i]))
+    if upper[i] <= delta:
+        return 0.0
+    root = math.log((upper[i] - delta) / lower[i])
+    return max(0.0, min(root, float(losses[i])))
+
+
+def _tails(masses: LossMasses) -> tuple[Floats, Floats, Floats]:
+    """Losses, and from each on upwards: sum of p (with infinity), and sum of p e^-loss."""
+    losses, probs = masses.losses, np.maximum(masses.probs, 0.0)
+    shrunk = probs * np.exp(-np.clip(losses, -700.0, 745.0))
+    upper = np.append(np.cumsum(probs[::-1])[::-1], 0.0) + masses.infinite
+    lower = np.append(np.cumsum(shrunk[::-1])[::-1], 0.0)
+    return losses, upper, lower
+
+
+# --- one atom -----------------------------------------------------------------------------------
+
+
+@singledispatch
+def atom_pld(atom: Atom, grid: float) -> Pld:
+    """The privacy loss distribution of one atom."""
+    name = getattr(atom, "kind", type(atom).__name__)
+    raise UnsupportedError(f"a {name} release is known by its RDP alone")
+
+
+@atom_pld.register
+def _(atom: GaussianEvent, grid: float) -> Pld:
+    return _gaussian(atom.noise_multiplier, 1.0, False, grid)
+
+
+@atom_pld.register
+def _(atom: LaplaceEvent, grid: float) -> Pld:
+    return dpa.laplace(atom.noise_multiplier, grid)
+
+
+@atom_pld.register
+def _(atom: DiscreteLaplaceEvent, grid: float) -> Pld:
+    return dpa.discrete_laplace(atom.scale, atom.sensitivity, grid)
+
+
+@atom_pld.register
+def _(atom: DiscreteGaussianEvent, grid: float) -> Pld:
+    if atom.sigma > 1e5:
+        raise UnsupportedError(
+            f"a discrete Gaussian of sigma {atom.sigma:g} has too wide a support"
+        )
+    return dpa.discrete_gaussian(atom.sigma, atom.sensitivity, grid)
+
+
+@atom_pld.register
+def _(atom: EpsilonDeltaEvent, grid: float) -> Pld:
+    if atom.epsilon == 0 and atom.delta == 0:
+        return dpa.identity(grid)
+    return dpa.two_point(atom.epsilon, atom.delta, grid)
+
+
+@atom_pld.register
+def _(atom: RandomizedResponseEvent, grid: float) -> Pld:
+    """Losses +eps, -eps and, with more than two categories, 0."""
+    log_total = float(np.logaddexp(atom.epsilon, math.log(atom.categories - 1)))
+    up, down = math.exp(atom.epsilon - log_total), math.exp(-log_total)
+    rest = (atom.categories - 2) * down
+
+    def profile(at: Floats) -> Floats:
+        parts = ((up, atom.epsilon), (rest, 0.0), (down, -atom.epsilon))
+        return np.sum([p * np.maximum(0.0, -np.expm1(at - loss)) for p, loss in parts], axis=0)
+
+    edge = math.ceil(atom.epsilon / grid)
+    return dpa.from_profiles((np.arange(-edge, edge + 1), profile), grid=grid)
+
+
+@atom_pld.register
+def _(atom: ExponentialEvent, grid: float) -> Pld:
+    """Bounded range: delta(x) = (e^(eps/2) - e^(x/2))^2 / (e^eps - 1) for |x| <= eps.
+
+    Losses confined to [t - eps, t] are dominated by the two-point pair on the ends, whose curve is
+    (e^eps - e^t)(1 - e^(x - t)) / (e^eps - 1). Which t holds is unknown, so take the worst at every
+    x, t = (eps + x)/2; the result is convex in e^x and hence itself the curve of a pair.
+    """
+    eps = atom.epsilon
+
+    def profile(at: Floats) -> Floats:
+        # Divided through by e^eps, so that nothing overflows.
+        inside = np.minimum(at - eps, 0.0) / 2
+        curve = np.expm1(inside) ** 2 / -math.expm1(-eps)
+        return np.where(at <= -eps, -np.expm1(at), curve)
+
+    edge = math.ceil(eps / grid)
+    return dpa.from_profiles((np.arange(-edge, edge + 1), profile), grid=grid)
+
+
+@atom_pld.register
+def _(atom: PoissonAtom, grid: float) -> Pld:
+    leaf, q = atom.leaf, atom.sample_rate
+    if isinstance(leaf, GaussianEvent):
+        if atom.records == 1:
+            return _gaussian(leaf.noise_multiplier, q, atom.replace, grid)
+        if not atom.replace:
+            sizes = range(atom.records + 1)
+            weights = np.asarray(stats.binom.pmf(np.arange(atom.records + 1), atom.records, q))
+            return dpa.gaussian_mixture(leaf.noise_multiplier, sizes, weights.tolist(), grid)
+    if atom.replace or atom.records > 1:
+        raise UnsupportedError(
+            f"a Poisson-sampled {leaf.kind} release has no loss distribution for "
+            f"{'a replaced unit' if atom.replace else 'an added unit'} of {atom.records} records"
+        )
+    if isinstance(leaf, LaplaceEvent):
+        return dpa.laplace(leaf.noise_multiplier, grid, q)
+    return _sampled(leaf, q, grid, mirrored=False)
+
+
+@atom_pld.register
+def _(atom: FixedSizeAtom, grid: float) -> Pld:
+    return _sampled(atom.leaf, atom.sample_rate, grid, mirrored=True)
+
+
+@atom_pld.register
+def _(atom: ParallelAtom, grid: float) -> Pld:
+    options = [compose_atoms(part, grid) for part in atom.stays]
+    if atom.moves:
+        moved = _worst([compose_atoms(part, grid) for part in atom.moves], grid)
+        options.append(moved.compose(moved))
+    worst = _worst(options, grid)
+    return worst if atom.groups == 1 else worst.self_compose(atom.groups, _TAIL)
+
+
+def _gaussian(noise_multiplier: float, sample_rate: float, replace: bool, grid: float) -> Pld:
+    return dpa.from_masses(gaussian_losses(noise_multiplier, sample_rate, replace, grid))
+
+
+# --- curves -------------------------------------------------------------------------------------
+
+
+def _mirror(profile: Profile) -> Profile:
+    """The curve of (Q, P) from that of (P, Q): 1 - e^x + e^x delta(-x)."""
+    return lambda at: 1 - np.exp(at) * (1 - profile(-at))
+
+
+@lru_cache(maxsize=32)
+def _sampled(leaf: Leaf, q: float, grid: float, mirrored: bool) -> Pld:
+    """The curve of a leaf on a random sample, from the leaf's own; see the module's docstring."""
+    (own,) = dpa.masses(atom_pld(leaf, grid))
+    highest = math.ceil(amplify(max(grid, float(own.losses[-1])), q) / grid)
+
+    def removed(at: Floats) -> Floats:
+        inside = (np.exp(at) - (1 - q)) / q
+        below = inside <= 0
+        epsilons = np.log(np.where(below, 1.0, inside))
+        return np.where(below, -np.expm1(at), q * delta_at(own, epsilons))
+
+    added = _mirror(removed)
+    if mirrored:
+        points = np.arange(-highest, highest + 1)
+        return dpa.from_profiles(
+            (points, lambda at: np.where(at >= 0, removed(at), added(at))), grid=grid
+        )
+    lowest = math.floor(math.log1p(-q) / grid) - 1
+    return dpa.from_profiles(
+        (np.arange(lowest, highest + 1), removed),
+        (np.arange(-highest, -lowest + 1), added),
+        grid=grid,
+    )
+
+
+def _worst(options: Sequence[Pld], grid: float) -> Pld:
+    """A distribution whose curve is the pointwise maximum of the options' curves."""
+    if len(options) == 1:
+        return options[0]
+    pairs = [dpa.masses(option) for option in options]
+    sides = [
+        _maximum([pair[min(side, len(pair) - 1)] for pair in pairs])
+        for side in range(max(len(pair) for pair in pairs))
+    ]
+    return dpa.from_profiles(*sides, grid=grid)
+
+
+def _maximum(masses: Sequence[LossMasses]) -> tuple[NDArray[np.int64], Profile]:
+    lowest = min(m.lowest for m in masses)
+    highest = max(m.lowest + len(m.probs) - 1 for m in masses)
+    points = np.arange(lowest, highest + 1)
+    return points, lambda at: np.max([delta_at(m, at) for m in masses], axis=0)

@@ -1,0 +1,56 @@
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfumato.core.randomness import SeededCoins
+from sfumato.mechanisms.sampling.lazy import LazyUniform, Source, blocks, locate
+from sfumato.mechanisms.sampling.precise import rational_bounds
+
+
+@given(answer=st.integers(-(10**6), 10**6), guess=st.integers(-(10**6), 10**6))
+def test_locate_finds_the_last_true_whatever_the_guess(answer, guess):
+    assert locate(lambda k: k <= answer, guess) == answer
+
+
+@given(size=st.integers(0, 200_000))
+def test_blocks_cover_each_draw_once(size):
+    slices = list(blocks(size))
+    assert sum(s.stop - s.start for s in slices) == size
+    assert all(a.stop == b.start for a, b in pairwise(slices))
+
+
+def test_a_uniform_is_extended_only_while_open(scripted):
+    third = partial(rational_bounds, Fraction(1, 3))
+    first = (1 << 64) // 3
+    below = LazyUniform(first, 64, scripted(0))
+    assert below.below(third)
+    assert below.bits == 128
+    above = LazyUniform(first, 64, scripted((1 << 64) - 1))
+    assert not above.below(third)
+    clear = LazyUniform(first + 1, 64, scripted())
+    assert not clear.below(third)
+    assert clear.bits == 64
+
+
+def test_a_dyadic_threshold_is_never_open(scripted):
+    half = partial(rational_bounds, Fraction(1, 2))
+    uniform = LazyUniform(1 << 63, 64, scripted())
+    assert not uniform.below(half)
+    assert uniform.bits == 64
+
+
+@pytest.mark.parametrize("bits", [2, 8, 40, 64])
+def test_signed_words_are_a_sign_and_a_tail(bits):
+    words = SeededCoins(3).words(1000) >> np.uint64(64 - bits)
+    sign, numerators = Source(SeededCoins(3), bits).signed(1000)
+    uniform = words.astype(object)
+    assert set(sign.tolist()) == {0, -1}
+    expected = [u if s == 0 else 2**bits - 1 - u for u, s in zip(uniform, sign, strict=True)]
+    assert numerators.tolist() == expected
+    assert numerators.min() >= 0
+    assert numerators.max() < 2 ** (bits - 1)

@@ -1,0 +1,58 @@
+"""Whatever a row holds, no error."""
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from sfumato.mechanisms.private_values import as_bounded, as_codes, as_ratio
+
+BAD = [math.nan, math.inf, -math.inf, None, "3", b"3", [1], {}, 1j, object(), np.array([1, 2])]
+
+
+@pytest.mark.parametrize(
+    ("value", "exact"),
+    [
+        (3, 3),
+        (10**400, 10**400),
+        (-0.1, Fraction(-0.1)),
+        (Fraction(1, 3), Fraction(1, 3)),
+        (Decimal("0.1"), Fraction(1, 10)),
+        (np.int64(7), 7),
+        (np.float32(0.5), Fraction(1, 2)),
+        (True, 1),
+        (-0.0, 0),
+    ],
+)
+def test_numbers_are_read_without_rounding(value: object, exact: object) -> None:
+    assert Fraction(*as_ratio(value, 99.0)) == exact
+
+
+@pytest.mark.parametrize(
+    "value", [*BAD, np.float64("nan"), Decimal("NaN"), Decimal("sNaN"), Decimal("1E+999999999")]
+)
+def test_what_is_no_number_becomes_the_default(value: object) -> None:
+    assert as_ratio(value, 2.5) == (5, 2)
+    assert as_bounded([value], 0, 10, default=4).tolist() == [4]
+    assert as_codes([value], 3, default=1).tolist() == [1]
+
+
+def test_arrays_of_any_type_and_shape() -> None:
+    for dtype in (np.bool_, np.int8, np.uint64, np.float32, np.longdouble, object):
+        assert as_bounded(np.ones((2, 2), dtype), 0, 5, 0).tolist() == [[1.0, 1.0], [1.0, 1.0]]
+        assert as_codes(np.ones(2, dtype), 2, 0).tolist() == [1, 1]
+    assert as_bounded(np.array([np.finfo(np.longdouble).max]), 0, 5, 3).tolist() == [3]
+    assert as_bounded(np.array(["2", "x"]), 0, 5, 3).tolist() == [3, 3]
+    assert as_bounded(np.array([1 + 2j]), 0, 5, 3).tolist() == [3]
+    assert as_bounded(range(3), 0, 1, 0).tolist() == [0, 1, 1]
+    assert as_bounded(7, 0, 5, 0) == 5
+    assert as_bounded([], 0, 5, 0).shape == (0,)
+    assert as_bounded([10**400], 0, 5, 3).tolist() == [3]
+
+
+def test_codes_outside_the_domain_become_the_default() -> None:
+    values = np.array([-1, 0, 1.5, 2, 3, 1e300, -0.0])
+    assert as_codes(values, 3, default=1).tolist() == [1, 0, 1, 2, 1, 1, 0]
+    assert as_codes([[0, 1], 2], 3, default=1).tolist() == [1, 2]
