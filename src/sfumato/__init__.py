@@ -1,1 +1,127 @@
-"""Differential privacy for deep learning, from the first noisy count to an audited model."""
+"""Differential privacy for deep learning, from the first noisy count to an audited model.
+
+    >>> import sfumato as sf
+    >>> sf.account(sf.dp_sgd(noise_multiplier=4, sample_rate=0.01, steps=10_000), delta=1e-5)
+    Guarantee: epsilon 0.947, delta 1e-05, add or remove one record
+
+Importing the package is light: a name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from sfumato.accounting import (
+        Accountant,
+        PrivacyProfile,
+        account,
+        account_many,
+        calibrate,
+        calibrate_noise,
+        calibrate_sample_rate,
+        calibrate_steps,
+        epsilon_curve,
+        privacy_profile,
+    )
+    from sfumato.core import (
+        Event,
+        Guarantee,
+        Neighbours,
+        Norm,
+        Record,
+        Release,
+        SeededCoins,
+        Sensitivity,
+        events,
+    )
+    from sfumato.core.events import compose, dp_sgd, repeat
+    from sfumato.mechanisms.crossover import crossover_dimension, laplace_or_gaussian
+    from sfumato.mechanisms.discrete_gaussian import DiscreteGaussian
+    from sfumato.mechanisms.discrete_laplace import DiscreteLaplace, noisy_count
+    from sfumato.mechanisms.exponential import Exponential
+    from sfumato.mechanisms.gaussian import Gaussian
+    from sfumato.mechanisms.laplace import Laplace
+    from sfumato.mechanisms.local import LocalLaplace
+    from sfumato.mechanisms.noisy_max import ReportNoisyMax
+    from sfumato.mechanisms.permute_and_flip import PermuteAndFlip
+    from sfumato.mechanisms.randomized_response import RandomizedResponse
+    from sfumato.mechanisms.sensitivity import falsify
+    from sfumato.mechanisms.sparse_vector import SparseVector
+
+_HOMES = {
+    "sfumato.accounting": (
+        "Accountant PrivacyProfile account account_many calibrate calibrate_noise "
+        "calibrate_sample_rate calibrate_steps epsilon_curve privacy_profile"
+    ),
+    "sfumato.core": "Event Guarantee Neighbours Norm Record Release SeededCoins Sensitivity events",
+    "sfumato.core.events": "compose dp_sgd repeat",
+    "sfumato.mechanisms.crossover": "crossover_dimension laplace_or_gaussian",
+    "sfumato.mechanisms.discrete_gaussian": "DiscreteGaussian",
+    "sfumato.mechanisms.discrete_laplace": "DiscreteLaplace noisy_count",
+    "sfumato.mechanisms.exponential": "Exponential",
+    "sfumato.mechanisms.gaussian": "Gaussian",
+    "sfumato.mechanisms.laplace": "Laplace",
+    "sfumato.mechanisms.local": "LocalLaplace",
+    "sfumato.mechanisms.noisy_max": "ReportNoisyMax",
+    "sfumato.mechanisms.permute_and_flip": "PermuteAndFlip",
+    "sfumato.mechanisms.randomized_response": "RandomizedResponse",
+    "sfumato.mechanisms.sensitivity": "falsify",
+    "sfumato.mechanisms.sparse_vector": "SparseVector",
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+__all__ = [
+    "Accountant",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "Event",
+    "Exponential",
+    "Gaussian",
+    "Guarantee",
+    "Laplace",
+    "LocalLaplace",
+    "Neighbours",
+    "Norm",
+    "PermuteAndFlip",
+    "PrivacyProfile",
+    "RandomizedResponse",
+    "Record",
+    "Release",
+    "ReportNoisyMax",
+    "SeededCoins",
+    "Sensitivity",
+    "SparseVector",
+    "__version__",
+    "account",
+    "account_many",
+    "calibrate",
+    "calibrate_noise",
+    "calibrate_sample_rate",
+    "calibrate_steps",
+    "compose",
+    "crossover_dimension",
+    "dp_sgd",
+    "epsilon_curve",
+    "events",
+    "falsify",
+    "laplace_or_gaussian",
+    "noisy_count",
+    "privacy_profile",
+    "repeat",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'sfumato' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

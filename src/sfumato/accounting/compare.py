@@ -133,7 +133,7 @@ def _sampled_truth(sigma: float, q: float, steps: int, delta: float) -> float:
 def _naive(sigma: float, T: int, delta: float, eps: float, printed: float | None) -> Row:
     epsilon, total = theorems.basic(eps, delta, T)
     truth = _unsampled_truth(sigma, T, total)
-    claim = Claim("T eps", T * eps, total, printed, True, truth, "basic composition, valid")
+    claim = Claim("T eps", T * eps, total, printed, True, truth, "Basic composition, valid.")
     return Row("naive", "basic composition: T eps", epsilon, total, claim)
 
 
@@ -150,12 +150,12 @@ def _strong(
         printed,
         False,
         _unsampled_truth(sigma, T, at),
-        "drops sqrt 2 and the term T eps (e^eps - 1)",
+        "It drops sqrt 2 and the term T eps (e^eps - 1).",
     )
     best = theorems.optimal(eps, delta, T, min(total, math.nextafter(1.0, 0.0)))
     return (
         Row("strong", "Dwork-Rothblum-Vadhan, all terms", drv, total, claim),
-        Row("strong, optimal", "Kairouz-Oh-Viswanath, exact", best, total),
+        Row("strong, best", "Kairouz-Oh-Viswanath, exact", best, total),
     )
 
 
@@ -172,12 +172,12 @@ def _sampled(
         printed,
         False,
         _sampled_truth(sigma, q, T, at),
-        "the same terms dropped; eps' <= 2 q eps needs eps <= 1.256",
+        "The same terms are dropped; eps' <= 2 q eps needs eps <= 1.256.",
     )
     best = theorems.optimal(step, step_delta, T, min(total, math.nextafter(1.0, 0.0)))
     return (
         Row("sampled", "amplification, then Dwork-Rothblum-Vadhan", drv, total, claim),
-        Row("sampled, optimal", "amplification, then Kairouz-Oh-Viswanath", best, total),
+        Row("sampled, best", "amplification, then Kairouz-Oh-Viswanath", best, total),
     )
 
 
@@ -193,7 +193,7 @@ def _modern(
         printed,
         False,
         exact,
-        "only O(q eps sqrt T) is proved; the number came from the accountant, not from this",
+        "Only O(q eps sqrt T) is proved; the number came from the accountant, not from this.",
     )
     replaced = account(event, delta, neighbours="replace-one").epsilon
     found = {name: account(event, delta, accountant=name).epsilon for name in ("moments", "rdp")}
@@ -201,5 +201,5 @@ def _modern(
         Row("moments", "moments accountant, whole orders to 32", found["moments"], delta, claim),
         Row("RDP", "Renyi accountant", found["rdp"], delta),
         Row("PLD", "privacy loss distribution, exact", exact, delta),
-        Row("PLD, replace-one", "the same for a replaced record", replaced, delta),
+        Row("PLD, replaced", "the same for a replaced record", replaced, delta),
     )

@@ -14,7 +14,7 @@ Amplification by sampling. For a pair (P, Q) with profile delta, the sampled pai
 Poisson sampling when a record is removed (its mirror image when one is added). At eps' >= 0, and
 mirrored below, it also dominates sampling without replacement under replace-one: with P, Q the pair
 of a replaced record, advanced joint convexity gives H(mu_D || mu_D') <= q [(1 - b) H(mu_1 || mu_0)
-+ b H(mu_1 || mu_1')], and samples with and without the record differ in one replacement, too (Balle,
++ b H(mu_1 || mu_1')], and samples with and without the record differ in one replacement too (Balle,
 Barthe and Gaboardi, arXiv:1807.01647, theorems 2 and 9).
 """
 

@@ -1,1 +1,1 @@
-"""One file an attack; an attack sees what an outsider sees."""
+"""One file an attack. An attack sees what an outsider sees, and never imports what it attacks."""

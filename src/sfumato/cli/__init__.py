@@ -1,1 +1,1 @@
-"""The command line."""
+"""The command line: for people with rich, for programs with ``--json``."""

@@ -1,1 +1,1 @@
-"""Records to figures and tables."""
+"""Plain numbers and records to figures. Nothing here computes a guarantee."""

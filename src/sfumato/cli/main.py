@@ -1,0 +1,78 @@
+"""The ``sfumato`` command: its parts, and errors in one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+from sfumato import __version__
+from sfumato.cli import account, attack, calibrate
+from sfumato.cli.demo import demo
+from sfumato.cli.output import console
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="sfumato",
+    help="Differential privacy, from the first noisy count to an audited model.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(account.app, name="account")
+app.add_typer(calibrate.app, name="calibrate")
+app.add_typer(attack.app, name="attack")
+app.command("demo")(demo)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"sfumato {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="And exit.")
+    ] = False,
+) -> None:
+    """Differential privacy, from the first noisy count to an audited model."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs the command; a bad parameter is one line on standard error and exit code 2.
+
+    ``SFUMATO_DEBUG=1`` lets the exception through, with its traceback.
+    """
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(args=arguments, prog_name="sfumato", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as help_text:
+        sys.stdout.write(f"{help_text.format_message()}\n")
+        code = 2
+    except click.ClickException as error:
+        _fail(error.format_message())
+        code = 2
+    except click.Abort:
+        _fail("interrupted")
+        code = 130
+    except ValueError as error:
+        if os.environ.get("SFUMATO_DEBUG"):
+            raise
+        _fail(str(error))
+        code = 2
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str) -> None:
+    line = " ".join(message.split())
+    console(stderr=True).print(f"sfumato: {line}", markup=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""The code blocks of README.md and docs/ run: Python in order in one namespace, commands for real."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(path, language):
+    return [
+        body for found, body in BLOCK.findall(path.read_text(encoding="utf-8")) if found == language
+    ]
+
+
+def with_blocks(language):
+    return [pytest.param(path, id=path.name) for path in DOCUMENTS if blocks(path, language)]
+
+
+@pytest.mark.parametrize("path", with_blocks("python"))
+def test_python_blocks_run(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": path.stem}
+    for number, body in enumerate(blocks(path, "python"), start=1):
+        exec(compile(body, f"{path.name} block {number}", "exec"), namespace)
+
+
+@pytest.mark.parametrize("path", with_blocks("console"))
+def test_commands_run(path, tmp_path):
+    for body in blocks(path, "console"):
+        for line in body.splitlines():
+            if line.startswith("$ sfumato "):
+                command = [str(Path(sys.executable).parent / "sfumato"), *shlex.split(line[2:])[1:]]
+                result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+                assert result.returncode == 0, (line, result.stderr)
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.name) for path in DOCUMENTS])
+def test_links_to_files_lead_somewhere(path):
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
+        if "://" not in target:
+            assert (path.parent / target).exists(), target
+
+
+def test_the_documents_are_found():
+    assert len(DOCUMENTS) >= 1
+    assert any(blocks(path, "python") for path in DOCUMENTS)
