@@ -94,12 +94,23 @@ def main() -> None:
         peer_time, peer = timed(lambda: peer_epsilon(rate, noise, steps), repeats)  # noqa: B023
         our_time, ours = timed(lambda: our_epsilon(rate, noise, steps), repeats)  # noqa: B023
         curve_time, curve = timed(lambda: our_curve(rate, noise, steps), repeats)  # noqa: B023
-        print(
-            f"| {rate:.3g} | {noise:g} | {steps:,} | {exact:.5f} | {peer:.5f} | {peer / exact - 1:.3%} "
-            f"| {peer_time * 1e3:.0f} ms | {ours:.5f} | {ours / exact - 1:.3%} | {our_time * 1e3:.0f} ms "
-            f"| {our_time / peer_time:.2f} | {curve_time * 1e3:.0f} ms | {curve_time / peer_time:.2f} "
-            f"| {curve[-1] / exact - 1:.3%} |"
-        )
+        cells = [
+            f"{rate:.3g}",
+            f"{noise:g}",
+            f"{steps:,}",
+            f"{exact:.5f}",
+            f"{peer:.5f}",
+            f"{peer / exact - 1:.3%}",
+            f"{peer_time * 1e3:.0f} ms",
+            f"{ours:.5f}",
+            f"{ours / exact - 1:.3%}",
+            f"{our_time * 1e3:.0f} ms",
+            f"{our_time / peer_time:.2f}",
+            f"{curve_time * 1e3:.0f} ms",
+            f"{curve_time / peer_time:.2f}",
+            f"{curve[-1] / exact - 1:.3%}",
+        ]
+        print(f"| {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The code blocks of README.md and docs/ run: Python in order in one namespace, commands for real."""
+"""The code blocks of README.md and docs/ run: Python in one namespace, commands for real."""
 
 import re
 import shlex

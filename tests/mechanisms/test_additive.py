@@ -161,7 +161,7 @@ BAD = [
 
 
 @every_kind
-@pytest.mark.parametrize("bad", BAD, ids=repr)
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: type(bad).__name__)
 def test_no_private_value_raises_or_changes_another(kind, bad):
     mechanism = make(kind, dimension=3)
     cells = np.empty(3, dtype=object)

@@ -19,9 +19,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sfumato.accounting.atoms import Multiset, flatten
+from sfumato.accounting.atoms import Multiset, flatten, pure_epsilon
 from sfumato.accounting.moments import moments_epsilon
-from sfumato.accounting.opaque import basic_epsilon, pure_epsilon, strong_epsilon
+from sfumato.accounting.opaque import basic_epsilon, strong_epsilon
 from sfumato.accounting.pld import SMALLEST_DELTA, loss_distribution
 from sfumato.accounting.rdp import rdp_vector
 from sfumato.accounting.support import UnsupportedError

@@ -17,17 +17,30 @@ from functools import singledispatch
 
 from sfumato.core.events import (
     ComposedEvent,
+    DiscreteLaplaceEvent,
+    EpsilonDeltaEvent,
     Event,
+    ExponentialEvent,
     FixedSizeSampledEvent,
     GroupedEvent,
+    LaplaceEvent,
     Leaf,
     ParallelEvent,
     PoissonSampledEvent,
+    RandomizedResponseEvent,
     RepeatedEvent,
 )
 from sfumato.core.neighbours import Neighbours, require_conversion
 
-__all__ = ["Atom", "FixedSizeAtom", "Multiset", "ParallelAtom", "PoissonAtom", "flatten"]
+__all__ = [
+    "Atom",
+    "FixedSizeAtom",
+    "Multiset",
+    "ParallelAtom",
+    "PoissonAtom",
+    "flatten",
+    "pure_epsilon",
+]
 
 
 @dataclass(frozen=True)
@@ -66,7 +79,9 @@ class ParallelAtom:
     """The worst of several alternatives, ``groups`` times.
 
     ``stays`` are the parts as one unit changes inside one of them. Under replace-one a unit may
-    also leave one part and enter another: then two of ``moves`` change.
+    also leave one part and enter another: then two of ``moves`` change. A unit of several records
+    may spread them over parts; every leaf further away dominates as many nearer ones, so that all
+    of them in one part is the worst case.
     """
 
     stays: frozenset[Multiset]
@@ -164,6 +179,11 @@ def _(
     event: ParallelEvent, target: Neighbours, size: int, count: int, counts: Counter[Atom]
 ) -> None:
     stays = frozenset(_group(part, target, size) for part in event.events)
+    if size > 1 and any(isinstance(atom, PoissonAtom) for part in stays for atom, _ in part):
+        raise ValueError(
+            f"parallel composition of Poisson-sampled releases is not accounted for groups of "
+            f"{size}: a unit's records may lie in several parts. Sample whole units instead"
+        )
     moves: frozenset[Multiset] = frozenset()
     if target is Neighbours.REPLACE_ONE:
         if event.relation is Neighbours.REPLACE_ONE:
@@ -179,3 +199,16 @@ def _group(part: Event, target: Neighbours, size: int) -> Multiset:
     counts: Counter[Atom] = Counter()
     _walk(part, target, size, 1, counts)
     return frozenset(counts.items())
+
+
+def pure_epsilon(atom: Atom) -> float | None:
+    """The epsilon of a release that is pure; None for one that needs a delta."""
+    if isinstance(atom, LaplaceEvent):
+        return 1 / atom.noise_multiplier
+    if isinstance(atom, DiscreteLaplaceEvent):
+        return atom.sensitivity / atom.scale
+    if isinstance(atom, ExponentialEvent | RandomizedResponseEvent):
+        return atom.epsilon
+    if isinstance(atom, EpsilonDeltaEvent) and atom.delta == 0:
+        return atom.epsilon
+    return None

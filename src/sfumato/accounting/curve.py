@@ -179,11 +179,14 @@ def _wrap(probs: Floats, lowest: int, size: int) -> Floats:
 
 def _window(step: LossMasses, start: LossMasses, counts: NDArray[np.int64]) -> tuple[int, int]:
     """Cells that hold all but _TAIL of the mass above and below, for every count."""
-    lows, highs = [0], [1]
-    for n in {int(counts.min()), int(counts.max())}:
+    fewest, most = int(counts.min()), int(counts.max())
+    # The loss drifts up as n and spreads as sqrt(n), so its lower end may be lowest in between.
+    drift = max(_mean(step), 1e-300)
+    turning = -2 * math.log(_TAIL) * _variance(step) / (2 * drift) ** 2
+    lows = [0]
+    for n in {fewest, most, int(min(max(turning, fewest), most))}:
         lows.append(math.floor(_bound(step, start, n, upper=False)))
-        highs.append(math.ceil(_bound(step, start, n, upper=True)))
-    return min(lows), max(highs)
+    return min(lows), max(1, math.ceil(_bound(step, start, most, upper=True)))
 
 
 def _bound(step: LossMasses, start: LossMasses, count: int, upper: bool) -> float:
@@ -201,11 +204,15 @@ def _bound(step: LossMasses, start: LossMasses, count: int, upper: bool) -> floa
     return best
 
 
+def _mean(masses: LossMasses) -> float:
+    """In cells."""
+    return masses.lowest + float(np.dot(np.arange(len(masses.probs)), masses.probs))
+
+
 def _variance(masses: LossMasses) -> float:
     """In cells squared."""
-    cells = np.arange(len(masses.probs))
-    mean = float(np.dot(cells, masses.probs))
-    return float(np.dot((cells - mean) ** 2, masses.probs))
+    cells = masses.lowest + np.arange(len(masses.probs))
+    return float(np.dot((cells - _mean(masses)) ** 2, masses.probs))
 
 
 def _log_mgf(masses: LossMasses, t: float) -> float:

@@ -12,23 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sfumato.accounting import dpa, theorems
-from sfumato.accounting.atoms import Atom, flatten
+from sfumato.accounting.atoms import Atom, flatten, pure_epsilon
 from sfumato.accounting.pld import LossDistribution, compose_atoms
 from sfumato.accounting.rdp import atom_rdp
 from sfumato.accounting.support import UnsupportedError
-from sfumato.core.events import (
-    DiscreteLaplaceEvent,
-    EpsilonDeltaEvent,
-    Event,
-    ExponentialEvent,
-    GaussianEvent,
-    LaplaceEvent,
-    RandomizedResponseEvent,
-)
+from sfumato.core.events import EpsilonDeltaEvent, Event, GaussianEvent
 from sfumato.core.gaussian_profile import gaussian_epsilon
 from sfumato.core.neighbours import Neighbours
 
-__all__ = ["basic_epsilon", "pure_epsilon", "strong_epsilon"]
+__all__ = ["basic_epsilon", "strong_epsilon"]
 
 
 @dataclass(frozen=True)
@@ -38,19 +30,6 @@ class _Statement:
     epsilon: float
     delta: float
     count: int
-
-
-def pure_epsilon(atom: Atom) -> float | None:
-    """The epsilon of a release that is pure; None for one that needs a delta."""
-    if isinstance(atom, LaplaceEvent):
-        return 1 / atom.noise_multiplier
-    if isinstance(atom, DiscreteLaplaceEvent):
-        return atom.sensitivity / atom.scale
-    if isinstance(atom, ExponentialEvent | RandomizedResponseEvent):
-        return atom.epsilon
-    if isinstance(atom, EpsilonDeltaEvent) and atom.delta == 0:
-        return atom.epsilon
-    return None
 
 
 def basic_epsilon(event: Event, delta: float, neighbours: Neighbours) -> float:

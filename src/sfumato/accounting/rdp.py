@@ -29,6 +29,7 @@ from sfumato.accounting.atoms import (
     ParallelAtom,
     PoissonAtom,
     flatten,
+    pure_epsilon,
 )
 from sfumato.accounting.dpa import DEFAULT_ORDERS, Floats
 from sfumato.accounting.support import UnsupportedError
@@ -41,6 +42,7 @@ from sfumato.core.events import (
     ExponentialEvent,
     GaussianEvent,
     LaplaceEvent,
+    Leaf,
     RandomizedResponseEvent,
     RdpCurveEvent,
     ZcdpEvent,
@@ -199,15 +201,7 @@ def _(atom: PoissonAtom, orders: tuple[float, ...]) -> RdpVector:
         raise UnsupportedError(
             f"a Poisson-sampled {leaf.kind} release is accounted for one record added or removed"
         )
-    if isinstance(leaf, LaplaceEvent):
-        epsilon, delta = 1 / leaf.noise_multiplier, 0.0
-    elif isinstance(leaf, EpsilonDeltaEvent | ExponentialEvent):
-        epsilon, delta = leaf.epsilon, getattr(leaf, "delta", 0.0)
-    elif isinstance(leaf, DiscreteLaplaceEvent):
-        epsilon, delta = leaf.sensitivity / leaf.scale, 0.0
-    else:
-        raise UnsupportedError(f"no RDP is known for a Poisson-sampled {leaf.kind} release")
-    return _pure(amplify(epsilon, q), orders, q * delta)
+    return _amplified(leaf, q, orders)
 
 
 @atom_rdp.register
@@ -218,11 +212,7 @@ def _(atom: FixedSizeAtom, orders: tuple[float, ...]) -> RdpVector:
             leaf.noise_multiplier, atom.sample_size, atom.population, orders
         )
         return RdpVector(orders, values)
-    if isinstance(leaf, EpsilonDeltaEvent):
-        return _pure(amplify(leaf.epsilon, q), orders, q * leaf.delta)
-    if isinstance(leaf, LaplaceEvent):
-        return _pure(amplify(1 / leaf.noise_multiplier, q), orders)
-    raise UnsupportedError(f"no RDP is known for a {leaf.kind} release from a sample of fixed size")
+    return _amplified(leaf, q, orders)
 
 
 @atom_rdp.register
@@ -247,6 +237,15 @@ def _worst(options: list[RdpVector], orders: tuple[float, ...]) -> RdpVector:
 def _pure(epsilon: float, orders: tuple[float, ...], slack: float = 0.0) -> RdpVector:
     """Any epsilon-DP release is dominated by binary randomised response."""
     return RdpVector(orders, _response(epsilon, 2, orders), slack)
+
+
+def _amplified(leaf: Leaf, sample_rate: float, orders: tuple[float, ...]) -> RdpVector:
+    """An (epsilon, delta) release from a random sample, by :func:`theorems.amplify`."""
+    epsilon = leaf.epsilon if isinstance(leaf, EpsilonDeltaEvent) else pure_epsilon(leaf)
+    if epsilon is None:
+        raise UnsupportedError(f"no RDP is known for a {leaf.kind} release from a random sample")
+    delta = leaf.delta if isinstance(leaf, EpsilonDeltaEvent) else 0.0
+    return _pure(amplify(epsilon, sample_rate), orders, sample_rate * delta)
 
 
 def _response(epsilon: float, categories: int, orders: tuple[float, ...]) -> Floats:

@@ -75,6 +75,8 @@ def laplace(
 ) -> None:
     """Laplace noise, once or many times.
 
+    The sensitivity is the one under the relation that --neighbours names.
+
     Example: sfumato account laplace --scale 1.4142 --releases 50 --delta 1e-5
     """
     from sfumato.core.events import repeat
@@ -109,6 +111,8 @@ def gaussian(
     as_json: AsJson = False,
 ) -> None:
     """Gaussian noise, once or many times, on the whole data.
+
+    The sensitivity is the one under the relation that --neighbours names.
 
     Example: sfumato account gaussian --noise-multiplier 3.7306 --delta 1e-5
     """
