@@ -4,6 +4,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 export MPLBACKEND := Agg
+# Root needs no sudo; others try one that asks for no password.
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
 
 .PHONY: setup demo test test-all check bench format lock clean
 
@@ -11,7 +13,9 @@ setup: .venv/.ready
 
 .venv/.ready: pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 12) else "sfumato needs Python 3.11 or 3.12, this is %d.%d: make PYTHON=python3.12" % v)'
-	@$(PYTHON) -m venv .venv || { echo "make: no venv module; on Debian: apt-get install python3-venv"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq python3-venv; } \
+	  || { echo "make: this Python lacks the venv module; install it (Debian: apt-get install python3-venv)"; exit 1; }
+	@$(PYTHON) -m venv .venv
 	@echo "Installing the locked dependencies into .venv (about a minute) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev,peers]'
 	@touch $@

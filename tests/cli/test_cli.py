@@ -189,6 +189,13 @@ def test_the_averaging_attack_narrows_and_the_budget_says_so(answer, run, tmp_pa
     assert "answers 4 such queries" in run("attack", "averaging")[1]
 
 
+def test_laplace_or_gaussian(answer, run, tmp_path):
+    found = answer("account", "laplace-or-gaussian", "--plot", tmp_path / "x.png")
+    assert found["crossover_dimension"] == 7
+    assert (tmp_path / "x.png").stat().st_size > 5000
+    assert "from 9 dimensions on" in run("account", "laplace-or-gaussian", "--criterion", "l1")[1]
+
+
 def test_the_demo_draws_its_plots(run, tmp_path):
     code, out, _ = run("demo", "--out", tmp_path / "out")
     assert code == 0

@@ -178,6 +178,43 @@ def randomized_response(
     _show(event, _account(event, delta, neighbours, accountant), as_json, facts=facts)
 
 
+@app.command("laplace-or-gaussian")
+def laplace_or_gaussian(
+    epsilon: Annotated[float, typer.Option(help="Of one release.")] = 1.0,
+    delta: Delta = 1e-5,
+    dimensions: Annotated[int, typer.Option(help="Draw up to this many dimensions.")] = 10_000,
+    criterion: Annotated[
+        str, typer.Option(help="Which error: standard-deviation, l1 or l2.")
+    ] = "standard-deviation",
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """From how many dimensions on is Gaussian noise the smaller?
+
+    Every coordinate may move by 1, so the L1 sensitivity is k and the L2 one sqrt(k).
+
+    Example: sfumato account laplace-or-gaussian --epsilon 1 --delta 1e-5 --plot crossover.png
+    """
+    from sfumato.cli.crossover import crossover, plot_crossover
+
+    curve = crossover(epsilon, delta, dimensions, criterion)
+    if plot is not None:
+        plot_crossover(curve, epsilon, delta, plot)
+    if as_json:
+        print_json(
+            {"epsilon": epsilon, "delta": delta, "criterion": curve.criterion.value}
+            | {"crossover_dimension": curve.crossover}
+            | ({"plot": str(plot)} if plot else {})
+        )
+        return
+    console().print(
+        f"At epsilon {epsilon:g} and delta {delta:g}, Gaussian noise is the smaller from "
+        f"{curve.crossover:,} dimensions on (by {curve.criterion.value})."
+    )
+    if plot is not None:
+        console().print(f"Plot written to {plot}")
+
+
 @app.command("events")
 def from_file(
     path: Annotated[Path, typer.Argument(help="A JSON file: one event, or a list of them.")],

@@ -61,22 +61,15 @@ def _composition(out: Path) -> list[Path]:
 
 
 def _crossover(out: Path) -> list[Path]:
-    import numpy as np
+    from sfumato.cli.crossover import crossover, plot_crossover
 
-    from sfumato.mechanisms.crossover import crossover_curve
-    from sfumato.reports.figures import crossover_figure
-    from sfumato.reports.style import save
-
-    curve = crossover_curve(1.0, 1e-5, np.unique(np.geomspace(1, 10_000, 60).astype(int)))
+    curve = crossover(1.0, 1e-5, 10_000)
     console().print(Rule("3. Laplace or Gaussian?", align="left"))
     console().print(
         "At epsilon 1 and delta 1e-5, Gaussian noise is the smaller from "
         f"{curve.crossover} dimensions on.\n"
     )
-    figure = crossover_figure(
-        curve.dimensions, curve.laplace, curve.gaussian, curve.crossover, 1.0, 1e-5
-    )
-    return [save(figure, out / "laplace-or-gaussian.png")]
+    return [plot_crossover(curve, 1.0, 1e-5, out / "laplace-or-gaussian.png")]
 
 
 def _trade_off(out: Path) -> list[Path]:
