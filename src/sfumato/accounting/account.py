@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sfumato.accounting.atoms import Multiset, flatten, pure_epsilon
+from sfumato.accounting.atoms import flatten, pure_total
 from sfumato.accounting.moments import moments_epsilon
 from sfumato.accounting.opaque import basic_epsilon, strong_epsilon
 from sfumato.accounting.pld import SMALLEST_DELTA, loss_distribution
@@ -132,7 +132,7 @@ def _guarantee(answer: _Answer, delta: float, event: Event, relation: Neighbours
 
 def _solver(event: Event, relation: Neighbours, chosen: Accountant) -> _Solver:
     atoms = flatten(event, relation)
-    pure = _pure_total(atoms)
+    pure = pure_total(atoms)
     within = _SOLVERS[chosen](event, relation)
     return lambda delta: _at_zero(pure) if delta == 0 else within(delta)
 
@@ -151,7 +151,7 @@ def _direct(
 def _pld_solver(event: Event, relation: Neighbours) -> _Solver:
     """PLD where it can be had, the closed form for Gaussians alone, RDP with a reason otherwise."""
     atoms = flatten(event, relation)
-    pure = _pure_total(atoms)
+    pure = pure_total(atoms)
     cap = math.inf if pure is None else pure
     if atoms and all(isinstance(atom, GaussianEvent) for atom, _ in atoms):
         signal = math.fsum(
@@ -176,14 +176,6 @@ def _pld_solver(event: Event, relation: Neighbours) -> _Solver:
 def _fallback(event: Event, relation: Neighbours, reason: str) -> _Solver:
     note = f"accounted by RDP: {reason}"
     return lambda delta: _Answer(rdp_vector(event, relation).epsilon(delta), "rdp", note)
-
-
-def _pure_total(atoms: Multiset) -> float | None:
-    """The sum of epsilons if every release is pure."""
-    epsilons = [(pure_epsilon(atom), count) for atom, count in atoms]
-    if any(epsilon is None for epsilon, _ in epsilons):
-        return None
-    return math.fsum(count * epsilon for epsilon, count in epsilons if epsilon is not None)
 
 
 def _at_zero(pure: float | None) -> _Answer:

@@ -11,10 +11,12 @@ further away.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import singledispatch
 
+from sfumato.accounting.theorems import amplify
 from sfumato.core.events import (
     ComposedEvent,
     DiscreteLaplaceEvent,
@@ -40,6 +42,7 @@ __all__ = [
     "PoissonAtom",
     "flatten",
     "pure_epsilon",
+    "pure_total",
 ]
 
 
@@ -166,12 +169,15 @@ def _(
             f"sampling without replacement is accounted for single records only, got groups of "
             f"{size}: sample whole units instead"
         )
-    steps = require_conversion(event.event.relation, target)
-    leaf = event.event.stretched(steps)
     if event.sample_size == event.population:
-        counts[leaf] += count
-    else:
-        counts[FixedSizeAtom(leaf, event.sample_size, event.population)] += count
+        return _walk(event.event, target, size, count, counts)
+    # The theorem compares samples with the record, with its substitute, and without either. In the
+    # last, another record takes its place: a replacement, under zero-out as well.
+    require_conversion(event.event.relation, target)
+    steps = require_conversion(event.event.relation, Neighbours.REPLACE_ONE)
+    leaf = event.event.stretched(steps)
+    counts[FixedSizeAtom(leaf, event.sample_size, event.population)] += count
+    return None
 
 
 @_walk.register
@@ -201,14 +207,61 @@ def _group(part: Event, target: Neighbours, size: int) -> Multiset:
     return frozenset(counts.items())
 
 
+@singledispatch
 def pure_epsilon(atom: Atom) -> float | None:
     """The epsilon of a release that is pure; None for one that needs a delta."""
-    if isinstance(atom, LaplaceEvent):
-        return 1 / atom.noise_multiplier
-    if isinstance(atom, DiscreteLaplaceEvent):
-        return atom.sensitivity / atom.scale
-    if isinstance(atom, ExponentialEvent | RandomizedResponseEvent):
-        return atom.epsilon
-    if isinstance(atom, EpsilonDeltaEvent) and atom.delta == 0:
-        return atom.epsilon
     return None
+
+
+@pure_epsilon.register
+def _(atom: LaplaceEvent) -> float | None:
+    return 1 / atom.noise_multiplier
+
+
+@pure_epsilon.register
+def _(atom: DiscreteLaplaceEvent) -> float | None:
+    return atom.sensitivity / atom.scale
+
+
+@pure_epsilon.register(ExponentialEvent)
+@pure_epsilon.register(RandomizedResponseEvent)
+def _(atom: ExponentialEvent | RandomizedResponseEvent) -> float | None:
+    return atom.epsilon
+
+
+@pure_epsilon.register
+def _(atom: EpsilonDeltaEvent) -> float | None:
+    return atom.epsilon if atom.delta == 0 else None
+
+
+@pure_epsilon.register
+def _(atom: PoissonAtom) -> float | None:
+    inside = pure_epsilon(atom.leaf)
+    if inside is None or atom.replace or atom.records > 1:
+        return None
+    return amplify(inside, atom.sample_rate)
+
+
+@pure_epsilon.register
+def _(atom: FixedSizeAtom) -> float | None:
+    inside = pure_epsilon(atom.leaf)
+    return None if inside is None else amplify(inside, atom.sample_rate)
+
+
+@pure_epsilon.register
+def _(atom: ParallelAtom) -> float | None:
+    stays = [pure_total(part) for part in atom.stays]
+    moves = [pure_total(part) for part in atom.moves]
+    known = [epsilon for epsilon in stays if epsilon is not None]
+    known += [2 * epsilon for epsilon in moves if epsilon is not None]
+    if len(known) < len(stays) + len(moves):
+        return None
+    return atom.groups * max(known)
+
+
+def pure_total(atoms: Multiset) -> float | None:
+    """The sum of epsilons if every release is pure, else None."""
+    epsilons = [(pure_epsilon(atom), count) for atom, count in atoms]
+    if any(epsilon is None for epsilon, _ in epsilons):
+        return None
+    return math.fsum(count * epsilon for epsilon, count in epsilons if epsilon is not None)

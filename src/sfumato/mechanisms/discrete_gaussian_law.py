@@ -87,9 +87,11 @@ def log_delta(sigma: float, shift: int, epsilon: float) -> float:
         delta = Pr[Y > x] - e^epsilon Pr[Y > x + shift]
               = sum over k > x of Pr[k] (1 - e^(-(k - x) shift / sigma^2)),
 
-    in which no term is negative.
+    in which no term is negative. Where x is just short of a whole number, delta is about to fall off
+    a cliff, and the rounding of x alone would decide on which side: so x is rounded down.
     """
-    x = epsilon * sigma * sigma / shift - shift / 2
+    threshold = epsilon * sigma * sigma / shift
+    x = threshold - shift / 2 - 4 * math.ulp(max(threshold, shift / 2))
     if sigma > SUMMED:
         return _log_delta_bound(sigma, shift, epsilon, x)
     first = math.floor(x) + 1

@@ -105,7 +105,8 @@ class PoissonSampledEvent(_Wrapper):
 class FixedSizeSampledEvent(_Wrapper):
     """A release from ``sample_size`` records drawn without replacement from ``population`` of them.
 
-    The sizes are public, so it has no add/remove guarantee.
+    The sizes are public, so it has no add/remove guarantee. A record that is not sampled leaves its
+    place to another, so noise is always taken at the distance of a replaced record.
     """
 
     kind: ClassVar[str] = "fixed-size-sampled"
