@@ -119,7 +119,18 @@ def test_compare_prints_every_theorem_beside_what_was_claimed(run, answer, tmp_p
     assert code == 0
     for word in ("naive", "strong", "sampled", "moments", "RDP", "PLD"):
         assert word in out
-    for figure in ("12,000", "360", "1.25", "343.6", "407.1", "8.141", "0.947", "1.036", "1.259"):
+    for figure in (
+        "11,997",
+        "12,000",
+        "360",
+        "1.25",
+        "343.6",
+        "407.1",
+        "8.141",
+        "0.947",
+        "1.036",
+        "1.259",
+    ):
         assert figure in out
     assert (tmp_path / "c.png").stat().st_size > 5000
     rows = {row["name"]: row for row in answer("account", "compare")["rows"]}
@@ -214,6 +225,7 @@ BAD = [
     (["--sample-rate", "1.01"], "sample_rate"),
     (["--steps", "0"], "steps"),
     (["--steps", "1.5"], "'--steps'"),
+    (["--steps", "ten"], "'--steps'"),
     (["--delta", "0"], "delta"),
     (["--delta", "1"], "delta"),
     (["--delta", "-1e-5"], "delta"),
@@ -254,10 +266,31 @@ def test_missing_and_conflicting_options(run, tmp_path):
         "cannot read events" in run("account", "events", tmp_path / "no.json", "--delta", 1e-5)[2]
     )
     (tmp_path / "bad.json").write_text('[{"kind": "gaussian"}]')
-    assert "incomplete" in run("account", "events", tmp_path / "bad.json", "--delta", 1e-5)[2]
+    assert "noise_multiplier" in run("account", "events", tmp_path / "bad.json", "--delta", 1e-5)[2]
     (tmp_path / "odd.json").write_text('[{"kind": "magic"}]')
     assert "magic" in run("account", "events", tmp_path / "odd.json", "--delta", 1e-5)[2]
     assert "whole numbers" in run("attack", "averaging", "--queries", "5,x")[2]
+
+
+def test_files_that_cannot_be_used_are_one_line(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, _, err = run(DP_SGD, "--plot", tmp_path / "file" / "curve.png")
+    assert (code, err.count("\n")) == (2, 1)
+    (tmp_path / "none.json").write_text("[]")
+    assert "no events" in run("account", "events", tmp_path / "none.json", "--delta", 1e-5)[2]
+    (tmp_path / "odd.json").write_text('[{"kind": "repeated", "count": 3, "event": 5}]')
+    code, _, err = run("account", "events", tmp_path / "odd.json", "--delta", 1e-5)
+    assert (code, err.count("\n")) == (2, 1)
+
+
+def test_steps_may_be_written_with_an_exponent(answer):
+    short = [word if word != "10000" else "1e4" for word in DP_SGD]
+    assert answer(short)["epsilon"] == answer(DP_SGD)["epsilon"]
+
+
+def test_the_declared_sensitivity_is_said(run):
+    options = "account gaussian --noise-multiplier 4 --delta 1e-5 --neighbours replace-one".split()
+    assert "declared under replace-one" in run(options)[1]
 
 
 def test_help_has_examples_and_version_is_printed(run):

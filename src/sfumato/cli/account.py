@@ -91,7 +91,7 @@ def laplace(
         assert epsilon is not None
         mechanism = Laplace.calibrate(bound, epsilon=epsilon)
     event = repeat(_declared(mechanism.event, neighbours), releases)
-    facts = {
+    facts = _sensitivity_fact(neighbours) | {
         "noise": f"scale {mechanism.scale:.6g}, standard deviation "
         f"{mechanism.standard_deviation:.6g} a release"
     }
@@ -119,7 +119,8 @@ def gaussian(
     from sfumato.core.events import GaussianEvent, repeat
 
     event = repeat(_declared(GaussianEvent(noise_multiplier, unit=unit), neighbours), releases)
-    _show(event, _account(event, delta, neighbours, accountant), as_json)
+    facts = _sensitivity_fact(neighbours)
+    _show(event, _account(event, delta, neighbours, accountant), as_json, facts=facts)
 
 
 @app.command()
@@ -141,7 +142,9 @@ def exponential(
     from sfumato.core.events import ExponentialEvent, repeat
 
     event = repeat(_declared(ExponentialEvent(epsilon, unit=unit), neighbours), releases)
-    facts = {"printed formula": f"exp(epsilon s / Delta) would cost {2 * epsilon:g} a choice"}
+    facts = _sensitivity_fact(neighbours) | {
+        "printed formula": f"exp(epsilon s / Delta) would cost {2 * epsilon:g} a choice"
+    }
     _show(event, _account(event, delta, neighbours, accountant), as_json, facts=facts)
 
 
@@ -238,10 +241,12 @@ def from_file(
         data = [data]
     if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
         raise ValueError(f"{str(path)!r} must hold one event or a list of events")
+    if not data:
+        raise ValueError(f"{str(path)!r} holds no events")
     try:
         event = ComposedEvent(tuple(event_from_dict(item) for item in data))
-    except TypeError as error:
-        raise ValueError(f"{str(path)!r} holds an incomplete event: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{str(path)!r} holds a bad event: {error}") from error
     _show(event, _account(event, delta, neighbours, accountant), as_json)
 
 
@@ -286,6 +291,10 @@ def _declared(event: Event, neighbours: str | None) -> Event:
     return replace(event, neighbours=Neighbours.parse(neighbours))  # type: ignore[type-var, call-arg]
 
 
+def _sensitivity_fact(neighbours: str | None) -> dict[str, str]:
+    return {"sensitivity": f"taken as declared under {neighbours or 'add-remove'}"}
+
+
 def _exactly_one(**options: float | None) -> None:
     given = [name for name, value in options.items() if value is not None]
     if len(given) != 1:
@@ -323,7 +332,8 @@ def _show(
         extra = {"plot": str(plot)} if plot else {}
         print_json(guarantee.to_dict() | {"event": event.to_dict()} | extra)
         return
-    console().print(guarantee_table(guarantee, (facts or {}) | _plain_words(event, guarantee)))
+    meaning = _plain_words(event, guarantee) if guarantee.accountant == "pld" else {}
+    console().print(guarantee_table(guarantee, (facts or {}) | meaning))
     if plot is not None:
         console().print(f"Plot written to {plot}")
 

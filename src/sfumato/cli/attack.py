@@ -156,8 +156,8 @@ def averaging(
 ) -> None:
     """Ask the same noisy question again and again, and average the noise away.
 
-    Defaults: the credit ratings of seed lectures, where 3 people are rated bad and noise has a
-    standard deviation of 2 (epsilon 0.707 a query).
+    Defaults: a lecture's credit ratings, where 3 people are rated bad and noise has a standard
+    deviation of 2 (epsilon 0.707 a query).
 
     Example: sfumato attack averaging --queries 5,50,500 --plot averaging.png
     """

@@ -6,7 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from sfumato.cli.options import AccountantName, AsJson, Delta, NeighboursName, Unit
+from sfumato.cli.options import (
+    AccountantName,
+    AsJson,
+    Delta,
+    MaybeSteps,
+    NeighboursName,
+    Unit,
+)
 from sfumato.cli.output import console, guarantee_table, print_json, working
 
 app = typer.Typer(
@@ -22,7 +29,7 @@ def dp_sgd(
     delta: Delta,
     noise_multiplier: Annotated[float | None, typer.Option(help="Noise over clip norm.")] = None,
     sample_rate: Annotated[float | None, typer.Option(help="Lot size over N.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Number of steps.")] = None,
+    steps: MaybeSteps = None,
     neighbours: NeighboursName = None,
     accountant: AccountantName = "pld",
     as_json: AsJson = False,
@@ -131,7 +138,8 @@ def _show_noise(mechanism: Any, values: dict[str, float], guarantee: Any, as_jso
         "95% half-width": mechanism.half_width(0.95),
     }
     if as_json:
-        print_json(values | {"expected_error": mechanism.expected_error} | guarantee.to_dict())
+        plain = dict(zip(("expected_error", "half_width_95"), errors.values(), strict=True))
+        print_json(values | plain | guarantee.to_dict())
         return
     facts = {name: f"{value:.6g}" for name, value in (values | errors).items()}
     console().print(guarantee_table(guarantee, facts))

@@ -46,7 +46,8 @@ def _remarks(comparison: Comparison) -> list[Padding]:
     lines = [
         "claimed: what the slides print. exact: what the same process really costs at the claim's "
         "delta, which decides whether the claim is true. formula: what the printed formula gives; "
-        "theorem: whether it follows from one. Right numbers do come from wrong formulas."
+        "theorem: whether it follows from one. Right numbers do come from wrong formulas.",
+        "best: the least that any theorem can prove for steps of which only (eps, delta) is known.",
     ]
     for row in comparison.rows:
         if row.claim is not None:

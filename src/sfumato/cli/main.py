@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> None:
     except click.Abort:
         _fail("interrupted")
         code = 130
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         if os.environ.get("SFUMATO_DEBUG"):
             raise
         _fail(str(error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -35,11 +36,12 @@ def working(what: str) -> Generator[None]:
 
 
 def number(value: float | None) -> str:
-    """A number for people: four significant digits, rounded up, thousands with commas."""
+    """A number for people: four significant digits or all whole ones, rounded up."""
     if value is None:
         return ""
-    shown = round_up(value)
-    return f"{shown:,.0f}" if abs(shown) >= 1000 else f"{shown:.4g}"
+    if math.isinf(value):
+        return "infinite"
+    return f"{math.ceil(value):,}" if value > 1000 else f"{round_up(value):.4g}"
 
 
 def plain_table(title: str) -> Table:

@@ -26,8 +26,11 @@ __all__ = ["Guarantee", "round_up"]
 
 
 def round_up(value: float, digits: int = 4) -> float:
-    """``value`` to ``digits`` significant digits, never below it: how an epsilon is shown."""
-    if value == 0 or not math.isfinite(value):
+    """``value`` to ``digits`` significant digits, never below it: how an epsilon is shown.
+
+    But for floating point's own rounding: 0.1 + 0.2 is shown as 0.3, not as 0.3001.
+    """
+    if value == 0 or not math.isfinite(value) or abs(value) > 1e300:
         return value
     step = digits - 1 - math.floor(math.log10(abs(value)))
     nearest = round(value, step)

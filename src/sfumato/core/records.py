@@ -102,7 +102,9 @@ class Record:
     private: bool = True
     facts: dict[str, Any] = field(default_factory=dict[str, Any])
     software: dict[str, str] = field(default_factory=versions)
-    _curator: dict[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._curator: dict[str, Any] = {}  # not a field, so that no serialiser finds it
 
     def touch(self, coins: Coins) -> None:
         """Notes that ``coins`` made noise for this record: seeded ones stamp it for good."""

@@ -43,7 +43,10 @@ def fail(name: str, requirement: str, value: object) -> NoReturn:
 def _number(name: str, value: object, requirement: str) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         fail(name, requirement, value)
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        fail(name, f"{requirement}, within floating point's range", value)
     if math.isnan(number):
         fail(name, requirement, value)
     return number

@@ -6,7 +6,7 @@ of the value itself, which is total (nothing a row may hold raises an error or c
 coordinate), the error bars, and the release.
 
     >>> as_floats([1, float("nan"), "seven"]).tolist(), as_whole([2.5, 10**30]).tolist()
-    ([1.0, 0.0, 0.0], [2, 9223372036854775807])
+    ([1.0, 0.0, 0.0], [3, 9223372036854775807])
 """
 
 from __future__ import annotations
@@ -172,7 +172,11 @@ def check_one_coordinate(sensitivity: Sensitivity) -> None:
 
 
 def as_floats(values: ArrayLike) -> NDArray[np.float64]:
-    """``values`` as finite floats of the same shape; 0 for whatever is not a finite number."""
+    """``values`` as finite floats of the same shape; 0 for whatever is not a finite float.
+
+    What is no float already (an integer beyond 2^53, a fraction) is rounded to the nearest one, and
+    the sensitivity is that of the rounded value: 2^53 + 1 and 2^53 + 2 become 2^53 and 2^53 + 2.
+    """
     largest = sys.float_info.max
     return as_bounded(_as_array(values), -largest, largest, default=0.0)
 
@@ -180,9 +184,13 @@ def as_floats(values: ArrayLike) -> NDArray[np.float64]:
 def as_whole(values: ArrayLike) -> NDArray[np.int64]:
     """``values`` as 64-bit integers of the same shape, totally.
 
-    Floats are rounded to the nearest integer (to the even one of two), what lies outside 64 bits is
+    Floats are rounded to the nearest integer (to the upper one of two), what lies outside 64 bits is
     clamped, what is not a finite number is 0. Clamping brings no two values further apart. Rounding
     does: a float that moves by 0.2 may move an integer by 1, which the sensitivity must say.
+
+    A float that moves by at most d moves its integer by at most d rounded up: with n = ceil(d),
+    floor(x + d + 1/2) <= floor(x + 1/2) + n. Rounding to the even one of two has no such bound (0.5
+    and 1.5 would become 0 and 2), and half points are what sums of halves are made of.
     """
     cells = _as_array(values)
     if cells.dtype.kind in "bi":
@@ -190,11 +198,14 @@ def as_whole(values: ArrayLike) -> NDArray[np.int64]:
     if cells.dtype.kind == "u":
         return np.minimum(cells, np.uint64(_LARGEST)).astype(np.int64)
     if cells.dtype.kind == "f":
-        whole = np.rint(np.where(np.isfinite(cells), cells, 0.0))
+        finite = np.where(np.isfinite(cells), cells, 0.0)
+        whole = np.floor(finite)
+        whole += finite - whole >= 0.5  # the difference is exact, or rounded on its side of 1/2
         inside = np.abs(whole) < np.float64(2.0**63)  # not in the cells' own, narrower type
         edges = np.where(whole < 0, _SMALLEST, _LARGEST)
         return np.where(inside, np.where(inside, whole, 0.0).astype(np.int64), edges)
-    exact = (round(Fraction(*as_ratio(cell, 0.0))) for cell in cells.ravel().tolist())
+    half = Fraction(1, 2)
+    exact = (math.floor(Fraction(*as_ratio(cell, 0.0)) + half) for cell in cells.ravel().tolist())
     clamped = [min(max(number, _SMALLEST), _LARGEST) for number in exact]
     return np.array(clamped, dtype=np.int64).reshape(cells.shape)
 

@@ -34,14 +34,15 @@ def as_ratio(value: object, default: float) -> tuple[int, int]:
     Integers of any size, floats, fractions and decimals are read without rounding; but a decimal
     far beyond all floats, whose digits would fill the memory, is no number either.
     """
-    plain: Any = cast(Any, value).item() if isinstance(value, np.generic) else value
     try:
-        if isinstance(plain, Decimal) and abs(plain.adjusted()) > _LONGEST:
-            return float(default).as_integer_ratio()
-        numerator, denominator = plain.as_integer_ratio()
-        return int(numerator), int(denominator)
+        plain = _plain(value)
+        if not (isinstance(plain, Decimal) and abs(plain.adjusted()) > _LONGEST):
+            numerator, denominator = map(int, plain.as_integer_ratio())
+            if denominator:
+                return numerator, denominator
     except Exception:  # total: NaN, infinities, text, None, anything
-        return float(default).as_integer_ratio()
+        pass
+    return float(default).as_integer_ratio()
 
 
 def as_bounded(
@@ -56,7 +57,8 @@ def as_codes(values: ArrayLike, categories: int, default: int) -> NDArray[np.int
     """``values`` as whole numbers in 0 .. ``categories`` - 1; ``default`` for everything else."""
     floats = _as_floats(values)
     # NaN compares as false. Codes below 2^53 are exact as floats.
-    inside = (floats >= 0) & (floats < categories) & (floats == np.floor(floats))
+    with np.errstate(invalid="ignore"):  # a signalling NaN warns in floor
+        inside = (floats >= 0) & (floats < categories) & (floats == np.floor(floats))
     return np.where(inside, floats, default).astype(np.int64)
 
 
@@ -65,7 +67,8 @@ def _as_floats(values: ArrayLike) -> NDArray[np.float64]:
     if hasattr(values, "__array__"):  # an array, a data frame's column, a tensor, a NumPy scalar
         cells: NDArray[Any] = np.asarray(values)
         if cells.dtype.kind in "biuf":
-            with np.errstate(over="ignore"):  # a long double may become an infinity
+            # A long double may become an infinity, and a signalling NaN a quiet one.
+            with np.errstate(over="ignore", invalid="ignore"):
                 return cells.astype(np.float64)
         flat = [_as_float(cell) for cell in cells.ravel().tolist()]
         return np.array(flat, dtype=np.float64).reshape(cells.shape)
@@ -76,10 +79,14 @@ def _as_floats(values: ArrayLike) -> NDArray[np.float64]:
 
 def _as_float(value: object) -> float:
     """``value`` as a float, NaN if it has none. Text is not a number, even if it reads like one."""
-    plain: object = cast(Any, value).item() if isinstance(value, np.generic) else value
-    if not isinstance(plain, numbers.Real | Decimal):
-        return math.nan
     try:
-        return float(plain)
-    except (OverflowError, ValueError):
+        plain = _plain(value)
+        return float(plain) if isinstance(plain, numbers.Real | Decimal) else math.nan
+    except Exception:  # total: too large, or of a type whose conversion fails
         return math.nan
+
+
+def _plain(value: object) -> Any:
+    """A NumPy scalar, also as an array without axes, as Python's own number."""
+    scalar = isinstance(value, np.generic) or (type(value) is np.ndarray and value.ndim == 0)
+    return cast(Any, value).item() if scalar else value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -36,6 +36,11 @@ class Event(ABC):
     def unit_name(self) -> str:
         """Whose data one neighbour step changes."""
 
+    def _store(self, **values: object) -> None:
+        """Sets fields of a frozen record to what validation made of them."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, with the event's kind under ``"kind"``."""
         values = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]
@@ -63,10 +68,13 @@ def _revive(value: Any) -> Any:
 def event_from_dict(data: Mapping[str, Any]) -> Event:
     """The inverse of :meth:`Event.to_dict`."""
     kind = data.get("kind")
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         validation.fail("kind", f"one of {', '.join(sorted(_KINDS))}", kind)
-    known = {f.name for f in fields(_KINDS[kind])}  # type: ignore[arg-type]
-    unknown = set(data) - known - {"kind"}
+    known = fields(_KINDS[kind])  # type: ignore[arg-type]
+    unknown = set(data) - {f.name for f in known} - {"kind"}
     if unknown:
         raise ValueError(f"event {kind!r} has no field {sorted(unknown)[0]!r}")
+    missing = [f.name for f in known if f.default is MISSING and f.name not in data]
+    if missing:
+        raise ValueError(f"event {kind!r} needs a field {missing[0]!r}")
     return _KINDS[kind](**{k: _revive(v) for k, v in data.items() if k != "kind"})

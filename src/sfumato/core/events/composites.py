@@ -13,11 +13,23 @@ from sfumato.core.events.leaves import GaussianEvent, Leaf
 from sfumato.core.neighbours import Neighbours
 
 
+def _event(value: object) -> Event:
+    if not isinstance(value, Event):
+        validation.fail("event", "an event", value)
+    return value
+
+
 def _common_relation(events: Iterable[Event]) -> Neighbours:
     relations = {event.relation for event in events}
     if Neighbours.REPLACE_ONE in relations:
         return Neighbours.REPLACE_ONE
     return Neighbours.ZERO_OUT if Neighbours.ZERO_OUT in relations else Neighbours.ADD_REMOVE
+
+
+def _require_leaf(value: object) -> None:
+    if not isinstance(value, Leaf):
+        found = value.kind if isinstance(value, Event) else value
+        validation.fail("event", "a single release (sample, then repeat or compose)", found)
 
 
 def _common_unit(events: Iterable[Event]) -> str:
@@ -38,7 +50,7 @@ class ComposedEvent(Event):
     events: tuple[Event, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "events", tuple(self.events))
+        self._store(events=tuple(_event(event) for event in self.events))
         _common_unit(self.events)
 
     @property
@@ -77,7 +89,8 @@ class RepeatedEvent(_Wrapper):
     count: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "count", validation.count("count", self.count))
+        _event(self.event)
+        self._store(count=validation.count("count", self.count))
 
 
 @dataclass(frozen=True)
@@ -88,11 +101,8 @@ class PoissonSampledEvent(_Wrapper):
     sample_rate: float
 
     def __post_init__(self) -> None:
-        validation.sample_rate("sample_rate", self.sample_rate)
-        if not isinstance(self.event, Leaf):
-            validation.fail(
-                "event", "a single release (sample, then repeat or compose)", self.event.kind
-            )
+        self._store(sample_rate=validation.sample_rate("sample_rate", self.sample_rate))
+        _require_leaf(self.event)
         if self.event.relation is Neighbours.REPLACE_ONE:
             raise ValueError(
                 "a Poisson-sampled release must state its noise relative to one record's whole "
@@ -114,16 +124,15 @@ class FixedSizeSampledEvent(_Wrapper):
     population: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sample_size", validation.count("sample_size", self.sample_size))
-        object.__setattr__(self, "population", validation.count("population", self.population))
+        self._store(
+            sample_size=validation.count("sample_size", self.sample_size),
+            population=validation.count("population", self.population),
+        )
         if self.sample_size > self.population:
             validation.fail(
                 "sample_size", f"at most the population ({self.population})", self.sample_size
             )
-        if not isinstance(self.event, Leaf):
-            validation.fail(
-                "event", "a single release (sample, then repeat or compose)", self.event.kind
-            )
+        _require_leaf(self.event)
 
     @property
     def relation(self) -> Neighbours:
@@ -146,12 +155,13 @@ class ParallelEvent(Event):
     groups_per_unit: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "events", tuple(self.events))
+        self._store(
+            events=tuple(_event(event) for event in self.events),
+            groups_per_unit=validation.count("groups_per_unit", self.groups_per_unit),
+        )
         if not self.events:
             validation.fail("events", "at least one event", self.events)
         _common_unit(self.events)
-        groups = validation.count("groups_per_unit", self.groups_per_unit)
-        object.__setattr__(self, "groups_per_unit", groups)
 
     @property
     def relation(self) -> Neighbours:
@@ -176,7 +186,8 @@ class GroupedEvent(_Wrapper):
     unit: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", validation.count("size", self.size))
+        _event(self.event)
+        self._store(size=validation.count("size", self.size))
         validation.name("unit", self.unit)
 
     @property

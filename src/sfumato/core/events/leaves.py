@@ -28,13 +28,13 @@ class Leaf(Event, ABC):
         return self.unit  # type: ignore[attr-defined, no-any-return]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "neighbours", Neighbours.parse(self.relation))
+        self._store(neighbours=Neighbours.parse(self.relation))
         validation.name("unit", self.unit_name)
         self._check()
 
     @abstractmethod
     def _check(self) -> None:
-        """Validates the event's own fields."""
+        """Validates the event's own fields, and stores them as plain Python numbers."""
 
     @abstractmethod
     def stretched(self, steps: int) -> Leaf:
@@ -54,7 +54,7 @@ class GaussianEvent(Leaf):
     unit: str = "record"
 
     def _check(self) -> None:
-        validation.positive("noise_multiplier", self.noise_multiplier)
+        self._store(noise_multiplier=validation.positive("noise_multiplier", self.noise_multiplier))
 
     def stretched(self, steps: int) -> Self:
         """``steps`` times the distance (triangle inequality)."""
@@ -77,7 +77,7 @@ class LaplaceEvent(Leaf):
     unit: str = "record"
 
     def _check(self) -> None:
-        validation.positive("noise_multiplier", self.noise_multiplier)
+        self._store(noise_multiplier=validation.positive("noise_multiplier", self.noise_multiplier))
 
     def stretched(self, steps: int) -> Self:
         """``steps`` times the distance (triangle inequality)."""
@@ -100,8 +100,10 @@ class DiscreteLaplaceEvent(Leaf):
     unit: str = "record"
 
     def _check(self) -> None:
-        validation.positive("scale", self.scale)
-        validation.count("sensitivity", self.sensitivity)
+        self._store(
+            scale=validation.positive("scale", self.scale),
+            sensitivity=validation.count("sensitivity", self.sensitivity),
+        )
 
     def stretched(self, steps: int) -> Leaf:
         """Pure DP at ``steps`` times the distance, opaque beyond one step."""
@@ -128,8 +130,10 @@ class DiscreteGaussianEvent(Leaf):
     unit: str = "record"
 
     def _check(self) -> None:
-        validation.positive("sigma", self.sigma)
-        validation.count("sensitivity", self.sensitivity)
+        self._store(
+            sigma=validation.positive("sigma", self.sigma),
+            sensitivity=validation.count("sensitivity", self.sensitivity),
+        )
 
     def stretched(self, steps: int) -> Leaf:
         """ZCDP at ``steps`` times the distance, beyond one step."""
@@ -150,8 +154,10 @@ class EpsilonDeltaEvent(Leaf):
     unit: str = "record"
 
     def _check(self) -> None:
-        validation.non_negative("epsilon", self.epsilon)
-        validation.delta("delta", self.delta)
+        self._store(
+            epsilon=validation.non_negative("epsilon", self.epsilon),
+            delta=validation.delta("delta", self.delta),
+        )
 
     def stretched(self, steps: int) -> Self:
         """Group privacy."""
@@ -175,7 +181,7 @@ class ExponentialEvent(Leaf):
     unit: str = "record"
 
     def _check(self) -> None:
-        validation.positive("epsilon", self.epsilon)
+        self._store(epsilon=validation.positive("epsilon", self.epsilon))
 
     def stretched(self, steps: int) -> Self:
         """The spans of successive steps add."""
@@ -193,8 +199,10 @@ class RandomizedResponseEvent(Leaf):
     unit: str = "record"
 
     def _check(self) -> None:
-        validation.positive("epsilon", self.epsilon)
-        validation.at_least("categories", self.categories, 2)
+        self._store(
+            epsilon=validation.positive("epsilon", self.epsilon),
+            categories=validation.at_least("categories", self.categories, 2),
+        )
         if self.neighbours is not Neighbours.REPLACE_ONE:
             validation.fail(
                 "neighbours",
@@ -226,7 +234,7 @@ class ZcdpEvent(Leaf):
     unit: str = "record"
 
     def _check(self) -> None:
-        validation.positive("rho", self.rho)
+        self._store(rho=validation.positive("rho", self.rho))
 
     def stretched(self, steps: int) -> Self:
         """k^2 rho (Bun and Steinke, arXiv:1605.02065, proposition 1.9)."""
@@ -249,16 +257,17 @@ class RdpCurveEvent(Leaf):
     unit: str = "record"
 
     def _check(self) -> None:
-        object.__setattr__(self, "orders", tuple(float(order) for order in self.orders))
-        object.__setattr__(self, "values", tuple(float(value) for value in self.values))
+        self._store(
+            orders=tuple(validation.finite("orders", order) for order in self.orders),
+            values=tuple(validation.non_negative("values", value) for value in self.values),
+            data_dependent=bool(self.data_dependent),
+        )
         if not self.orders or len(self.orders) != len(self.values):
             validation.fail("orders and values", "two non-empty lists of one length", self.orders)
         if any(b <= a for a, b in zip(self.orders, self.orders[1:], strict=False)):
             validation.fail("orders", "strictly increasing", self.orders)
-        if not all(1 < order < math.inf for order in self.orders):
+        if not all(order > 1 for order in self.orders):
             validation.fail("orders", "finite and above 1", self.orders)
-        for value in self.values:
-            validation.non_negative("values", value)
 
     def stretched(self, steps: int) -> Self:
         """(alpha, v) gives (alpha / 2^c, 3^c v) for 2^c >= steps, alpha >= 2^(c+1).
