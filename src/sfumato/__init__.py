@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         events,
     )
     from sfumato.core.events import compose, dp_sgd, repeat
+    from sfumato.mechanisms import sensitivity
     from sfumato.mechanisms.crossover import crossover_dimension, laplace_or_gaussian
     from sfumato.mechanisms.discrete_gaussian import DiscreteGaussian
     from sfumato.mechanisms.discrete_laplace import DiscreteLaplace, noisy_count
@@ -69,6 +70,7 @@ _HOMES = {
     "sfumato.mechanisms.noisy_max": "ReportNoisyMax",
     "sfumato.mechanisms.permute_and_flip": "PermuteAndFlip",
     "sfumato.mechanisms.randomized_response": "RandomizedResponse",
+    "sfumato.mechanisms": "sensitivity",
     "sfumato.mechanisms.sensitivity": "falsify",
     "sfumato.mechanisms.sparse_vector": "SparseVector",
 }
@@ -112,13 +114,15 @@ __all__ = [
     "noisy_count",
     "privacy_profile",
     "repeat",
+    "sensitivity",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'sfumato' has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
+    home = import_module(_HOME[name])
+    value = getattr(home, name, None) or import_module(f"{_HOME[name]}.{name}")
     globals()[name] = value
     return value
 

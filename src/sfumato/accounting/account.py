@@ -15,7 +15,7 @@ An accountant is a pure function; nothing here knows of a ledger or spends anyth
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -105,7 +105,11 @@ def account_many(
 
 def as_event(event: Event | Sequence[Event]) -> Event:
     """One event for one or several."""
-    return event if isinstance(event, Event) else ComposedEvent(tuple(event))
+    if isinstance(event, Event):
+        return event
+    if isinstance(event, str) or not isinstance(event, Iterable):
+        validation.fail("event", "an event or a list of events", event)
+    return ComposedEvent(tuple(event))
 
 
 def resolve_relation(event: Event, neighbours: Neighbours | str | None) -> Neighbours:

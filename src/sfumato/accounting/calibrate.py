@@ -78,9 +78,9 @@ def _between(low: float, high: float) -> float:
 
 
 def _tidy(x: float, digits: int, excess: Callable[[float], float]) -> float:
-    """``x`` rounded up to ``digits`` significant digits, checked once more."""
+    """The least number of ``digits`` significant digits near ``x`` that meets the target."""
     step = 10.0 ** (math.floor(math.log10(x)) - digits + 1)
-    rounded = round(math.ceil(x / step) * step, 12)
+    rounded = round(math.floor(x / step) * step, 12)
     while excess(rounded) > 0:
         rounded = round(rounded + step, 12)
     return rounded
@@ -95,12 +95,13 @@ def calibrate_noise(
     neighbours: Neighbours | str | None = None,
     accountant: Accountant | str = Accountant.PLD,
     besides: Event | None = None,
+    unit: str = "record",
 ) -> float:
     """The least noise multiplier of DP-SGD that fits, with what is released ``besides``."""
     validation.open_probability("delta", delta)
     _check_besides(besides, epsilon, delta, neighbours, accountant)
     return calibrate(
-        lambda noise: _with(dp_sgd(noise, sample_rate, steps), besides),
+        lambda noise: _with(dp_sgd(noise, sample_rate, steps, unit), besides),
         epsilon,
         delta,
         neighbours=neighbours,
@@ -117,6 +118,7 @@ def calibrate_steps(
     neighbours: Neighbours | str | None = None,
     accountant: Accountant | str = Accountant.PLD,
     besides: Event | None = None,
+    unit: str = "record",
 ) -> int:
     """The most steps of DP-SGD whose epsilon fits.
 
@@ -127,7 +129,7 @@ def calibrate_steps(
     validation.open_probability("delta", delta)
 
     def fits(steps: int) -> bool:
-        event = _with(dp_sgd(noise_multiplier, sample_rate, steps), besides)
+        event = _with(dp_sgd(noise_multiplier, sample_rate, steps, unit), besides)
         found = account(event, delta, neighbours=neighbours, accountant=accountant)
         return found.epsilon <= epsilon
 
@@ -154,6 +156,7 @@ def calibrate_sample_rate(
     neighbours: Neighbours | str | None = None,
     accountant: Accountant | str = Accountant.PLD,
     besides: Event | None = None,
+    unit: str = "record",
     digits: int = 4,
 ) -> float:
     """The largest sample rate, to ``digits`` significant digits, whose epsilon fits."""
@@ -161,7 +164,7 @@ def calibrate_sample_rate(
     validation.open_probability("delta", delta)
 
     def fits(rate: float) -> bool:
-        event = _with(dp_sgd(noise_multiplier, rate, steps), besides)
+        event = _with(dp_sgd(noise_multiplier, rate, steps, unit), besides)
         found = account(event, delta, neighbours=neighbours, accountant=accountant)
         return found.epsilon <= epsilon
 

@@ -18,6 +18,7 @@ from sfumato.accounting.account import account
 from sfumato.core import validation
 from sfumato.core.events import dp_sgd
 from sfumato.core.gaussian_profile import gaussian_delta, gaussian_epsilon
+from sfumato.core.neighbours import Neighbours
 
 __all__ = ["Claim", "Comparison", "Row", "compare"]
 
@@ -62,6 +63,7 @@ class Row:
     epsilon: float
     delta: float
     claim: Claim | None = None
+    neighbours: Neighbours = Neighbours.ADD_REMOVE
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,10 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        data = asdict(self)
+        data: dict[str, Any] = asdict(self) | {"unit": "record"}
         for row, plain in zip(self.rows, data["rows"], strict=True):
+            plain["neighbours"] = row.neighbours.value
+            plain["unit"] = "record"
             if row.claim is not None:
                 plain["claim"]["holds"] = row.claim.holds
         return data
@@ -201,5 +205,11 @@ def _modern(
         Row("moments", "moments accountant, whole orders to 32", found["moments"], delta, claim),
         Row("RDP", "Renyi accountant", found["rdp"], delta),
         Row("PLD", "privacy loss distribution, exact", exact, delta),
-        Row("PLD, replaced", "the same for a replaced record", replaced, delta),
+        Row(
+            "PLD, replaced",
+            "the same for a replaced record",
+            replaced,
+            delta,
+            neighbours=Neighbours.REPLACE_ONE,
+        ),
     )

@@ -42,11 +42,14 @@ class PrivacyProfile:
         guarantees: epsilon at each delta asked for.
         alphas: false positive rates, increasing from 0 to 1.
         betas: at each, the least false negative rate any attacker can have.
+        advantage: the largest true minus false positive rate of any attacker: delta at epsilon 0,
+            the total variation distance.
     """
 
     guarantees: tuple[Guarantee, ...]
     alphas: Floats = field(repr=False)
     betas: Floats = field(repr=False)
+    advantage: float
 
     def power_at(self, false_positive_rate: float) -> float:
         """The largest true positive rate an attacker can have at this false positive rate."""
@@ -55,15 +58,11 @@ class PrivacyProfile:
         above = int(np.searchsorted(self.alphas, rate, side="left"))
         return float(1 - self.betas[min(above, len(self.betas) - 1)])
 
-    @property
-    def advantage(self) -> float:
-        """The largest true minus false positive rate: the total variation distance."""
-        return float(np.max(1 - self.betas - self.alphas))
-
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         return {
             "guarantees": [guarantee.to_dict() for guarantee in self.guarantees],
+            "advantage": self.advantage,
             "trade_off": {"alpha": self.alphas.tolist(), "beta": self.betas.tolist()},
         }
 
@@ -90,7 +89,8 @@ def privacy_profile(
     guarantees = tuple(account_many(whole, deltas, neighbours=relation))
     epsilons, deltas_at = _delta_curve(whole, relation)
     alphas = _rates(validation.at_least("points", points, 3))
-    return PrivacyProfile(guarantees, alphas, _trade_off(epsilons, deltas_at, alphas))
+    betas = _trade_off(epsilons, deltas_at, alphas)
+    return PrivacyProfile(guarantees, alphas, betas, advantage=float(deltas_at[0]))
 
 
 def _rates(points: int) -> Floats:

@@ -32,6 +32,7 @@ def dp_sgd(
     steps: MaybeSteps = None,
     neighbours: NeighboursName = None,
     accountant: AccountantName = "pld",
+    unit: Unit = "record",
     as_json: AsJson = False,
 ) -> None:
     """Give two of noise multiplier, sample rate and steps; get the third.
@@ -53,6 +54,7 @@ def dp_sgd(
         "delta": delta,
         "neighbours": neighbours,
         "accountant": accountant,
+        "unit": unit,
     }
     known = {
         "noise_multiplier": noise_multiplier,
@@ -72,7 +74,7 @@ def dp_sgd(
     }[missing[0]]
     with working("Calibrating"):
         known[missing[0]] = solve(**target, **{k: v for k, v in known.items() if v is not None})
-        event = events.dp_sgd(**known)  # type: ignore[arg-type]
+        event = events.dp_sgd(**known, unit=unit)  # type: ignore[arg-type]
         guarantee = account(event, delta, neighbours=neighbours, accountant=accountant)
     if as_json:
         print_json(known | {"target_epsilon": epsilon} | guarantee.to_dict())
