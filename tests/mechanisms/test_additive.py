@@ -4,6 +4,7 @@ release that no value can break, and a stamp on seeded coins."""
 import json
 import math
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -290,15 +291,48 @@ def test_floats_are_rounded_to_the_nearest_integer(x, y):
             if not math.isfinite(original):
                 assert number == 0
             else:
-                assert number == min(max(round(original), -(2**63)), LARGEST)
+                nearest = math.floor(Fraction(original) + Fraction(1, 2))
+                assert number == min(max(nearest, -(2**63)), LARGEST)
+
+
+@given(st.integers(-(2**62), 2**62), st.integers(-(2**12), 2**12), st.integers(1, 2**12))
+def test_rounding_moves_an_integer_by_the_move_rounded_up_at_most(base, step, places):
+    """Half stars: a sum that goes from 0.5 to 1.5 moves by 1, and so must its rounding."""
+    step, base = Fraction(step, places), Fraction(base, 2)
+    for wrap in (lambda x: [x], lambda x: np.array([float(x)])):
+        ends = [wrap(base), wrap(base + step)]
+        moved = abs(Fraction(ends[1][0]) - Fraction(ends[0][0]))
+        before, after = (as_whole(end).tolist()[0] for end in ends)
+        assert abs(after - before) <= math.ceil(moved)
+    assert as_whole([0.5, 1.5, 2.5, -0.5, -1.5]).tolist() == [1, 2, 3, 0, -1]
+    assert as_whole(np.array([0.49999999999999994, -1e-20])).tolist() == [0, 0]
 
 
 def test_arrays_of_every_type_are_read():
     assert as_whole(np.array([2**64 - 1, 3], dtype=np.uint64)).tolist() == [LARGEST, 3]
     assert as_whole(np.array([True, False])).tolist() == [1, 0]
-    assert as_whole(np.array([2.5, 3.5], dtype=np.float16)).tolist() == [2, 4]
+    assert as_whole(np.array([2.5, 3.5], dtype=np.float16)).tolist() == [3, 4]
     assert as_whole([2**60 + 1, math.nan]).tolist() == [2**60 + 1, 0]
     assert as_whole([2**63, -1]).tolist() == [LARGEST, -1]
     assert as_floats([1, "x", None, True]).tolist() == [1.0, 0.0, 0.0, 1.0]
     assert as_floats([[1, 2], [3, 4]]).shape == (2, 2)
     assert as_floats(np.float32(0.5)).shape == ()
+
+
+@every_kind
+def test_cells_that_numpy_can_not_read_or_stack_are_no_numbers(kind):
+    """Under the tests' settings a warning is an error, too."""
+    quiet = make(kind).perturb([0.0, 0.0], coins=SeededCoins(5))
+    signalling = np.array([0x7FA00000, 0], dtype=np.uint32).view(np.float32)
+    for values in (signalling, [np.zeros((2, 2)), np.zeros((2, 3))], [0.0, Unreadable(1, 3)]):
+        assert np.array_equal(make(kind).perturb(values, coins=SeededCoins(5)), quiet)
+
+
+class Unreadable(Fraction):
+    """A number that is none."""
+
+    def __float__(self):
+        raise TypeError
+
+    def as_integer_ratio(self):
+        return 1, 0

@@ -33,8 +33,21 @@ def true_log_delta(sigma, shift, epsilon):
 @settings(deadline=None, max_examples=40)
 @given(st.floats(0.15, 12.0), st.integers(1, 6), st.floats(0.0, 8.0))
 def test_the_curve_outcome_by_outcome(sigma, shift, epsilon):
+    computed = law.log_delta(sigma, shift, epsilon)
     truth = true_log_delta(sigma, shift, epsilon)
-    assert abs(law.log_delta(sigma, shift, epsilon) - truth) < 1e-12 * max(1, abs(truth))
+    room = 1e-12 * max(1, abs(truth))
+    assert computed >= truth - room
+    # Above by no more than a few units in the last place of epsilon make at a cliff.
+    earlier = epsilon - 16 * 2.0**-52 * max(epsilon, shift**2 / (2 * sigma**2))
+    assert computed <= true_log_delta(sigma, shift, max(earlier, 0.0)) + room
+
+
+@pytest.mark.parametrize(("sigma", "shift"), [(0.1, 3), (0.1, 2), (0.2, 2), (0.25, 1), (0.07, 1)])
+@pytest.mark.parametrize("delta", [1e-30, 1e-15, 1e-9, 1e-5])
+def test_epsilon_at_a_cliff_is_not_below_the_truth(sigma, shift, delta):
+    """Delta falls by orders of magnitude at one epsilon, whose last digit must not be short."""
+    epsilon = DiscreteGaussian(sigma, Sensitivity(shift)).guarantee(delta).epsilon
+    assert true_log_delta(sigma, shift, epsilon) <= mpmath.log(delta)
 
 
 @pytest.mark.parametrize("sigma", [100.0, 3e3, 3e4])

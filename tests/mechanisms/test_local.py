@@ -21,7 +21,7 @@ def test_bad_epsilon(epsilon) -> None:
 
 
 def test_other_bad_parameters() -> None:
-    for lower, upper in ((1, 1), (2, 1), (0, math.inf), (math.nan, 1), ("0", 1)):
+    for lower, upper in ((1, 1), (2, 1), (0, math.inf), (math.nan, 1), ("0", 1), (-1e308, 1e308)):
         with pytest.raises(ValueError, match="range"):
             LocalLaplace(1.0, lower, upper)
     for default in (-1, 2, math.nan, "x"):

@@ -9,7 +9,31 @@ import pytest
 
 from sfumato.mechanisms.private_values import as_bounded, as_codes, as_ratio
 
-BAD = [math.nan, math.inf, -math.inf, None, "3", b"3", [1], {}, 1j, object(), np.array([1, 2])]
+
+class Unreadable(Fraction):
+    """A number that fails as one."""
+
+    def __float__(self) -> float:
+        raise TypeError
+
+    def as_integer_ratio(self) -> tuple[int, int]:
+        return 1, 0
+
+
+BAD = [
+    math.nan,
+    math.inf,
+    -math.inf,
+    None,
+    "3",
+    b"3",
+    [1],
+    {},
+    1j,
+    object(),
+    np.array([1, 2]),
+    Unreadable(1),
+]
 
 
 @pytest.mark.parametrize(
@@ -22,6 +46,7 @@ BAD = [math.nan, math.inf, -math.inf, None, "3", b"3", [1], {}, 1j, object(), np
         (Decimal("0.1"), Fraction(1, 10)),
         (np.int64(7), 7),
         (np.float32(0.5), Fraction(1, 2)),
+        (np.array(7), 7),
         (True, 1),
         (-0.0, 0),
     ],
@@ -56,3 +81,22 @@ def test_codes_outside_the_domain_become_the_default() -> None:
     values = np.array([-1, 0, 1.5, 2, 3, 1e300, -0.0])
     assert as_codes(values, 3, default=1).tolist() == [1, 0, 1, 2, 1, 1, 0]
     assert as_codes([[0, 1], 2], 3, default=1).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("bits", "number"),
+    [
+        (0x7D00, np.float16),
+        (0x7FA00000, np.float32),
+        (0x7FF4000000000000, np.float64),
+    ],
+)
+def test_a_signalling_nan_does_not_warn(bits: int, number: type[np.floating]) -> None:
+    values = np.array([bits, 0], dtype=f"u{np.dtype(number).itemsize}").view(number)
+    assert as_codes(values, 3, default=1).tolist() == [1, 0]
+    assert as_bounded(values, 0, 5, 3).tolist() == [3, 0]
+
+
+def test_an_array_without_axes_is_its_number() -> None:
+    assert as_bounded([np.array(2.0)], 0, 5, 3).tolist() == [2]
+    assert as_codes([np.array(2)], 3, default=1).tolist() == [2]

@@ -14,8 +14,9 @@ An accountant is a pure function; nothing here knows of a ledger or spends anyth
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -33,11 +34,17 @@ from sfumato.core.events import (
     ParallelEvent,
     RdpCurveEvent,
 )
-from sfumato.core.gaussian_profile import gaussian_epsilon
+from sfumato.core.gaussian_profile import composed_multiplier, gaussian_epsilon
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.neighbours import Neighbours
 
-__all__ = ["Accountant", "account", "account_many", "resolve_relation"]
+__all__ = [
+    "Accountant",
+    "account",
+    "account_many",
+    "refuse_data_dependent",
+    "resolve_relation",
+]
 
 
 class Accountant(StrEnum):
@@ -98,18 +105,18 @@ def account_many(
     relation = resolve_relation(whole, neighbours)
     chosen = validation.choice("accountant", accountant, Accountant)
     if not curator:
-        _refuse_data_dependent(whole)
+        refuse_data_dependent(whole)
     solve = _solver(whole, relation, chosen)
     return [_guarantee(solve(delta), delta, whole, relation) for delta in deltas]
 
 
-def as_event(event: Event | Sequence[Event]) -> Event:
+def as_event(event: object) -> Event:
     """One event for one or several."""
     if isinstance(event, Event):
         return event
-    if isinstance(event, str) or not isinstance(event, Iterable):
+    if isinstance(event, str) or not isinstance(event, Sequence):
         validation.fail("event", "an event or a list of events", event)
-    return ComposedEvent(tuple(event))
+    return ComposedEvent(tuple(event))  # pyright: ignore[reportUnknownArgumentType]
 
 
 def resolve_relation(event: Event, neighbours: Neighbours | str | None) -> Neighbours:
@@ -158,21 +165,26 @@ def _pld_solver(event: Event, relation: Neighbours) -> _Solver:
     pure = pure_total(atoms)
     cap = math.inf if pure is None else pure
     if atoms and all(isinstance(atom, GaussianEvent) for atom, _ in atoms):
-        signal = math.fsum(
-            n / a.noise_multiplier**2 for a, n in atoms if isinstance(a, GaussianEvent)
+        noise = composed_multiplier(
+            (a.noise_multiplier, n) for a, n in atoms if isinstance(a, GaussianEvent)
         )
-        return lambda delta: _Answer(gaussian_epsilon(signal**-0.5, delta), "pld")
+        return lambda delta: _Answer(gaussian_epsilon(noise, delta), "pld")
     try:
         losses = loss_distribution(event, relation)
     except UnsupportedError as reason:
         return _fallback(event, relation, str(reason))
-    smaller = _fallback(event, relation, f"PLD does not resolve delta below {SMALLEST_DELTA:g}")
+    resolved = max(SMALLEST_DELTA, 100 * losses.rounding)
+    rough = _fallback(event, relation, f"PLD does not resolve delta below {resolved:.1g}")
 
     def within(delta: float) -> _Answer:
-        if delta < SMALLEST_DELTA:
-            answer = smaller(delta)
-            return answer if answer.epsilon < cap else _Answer(cap, "pld")
-        return _Answer(min(cap, losses.epsilon(delta)), "pld")
+        fine = min(cap, losses.epsilon(delta)) if delta >= SMALLEST_DELTA else cap
+        answers = [_Answer(fine, "pld")]
+        if delta < resolved:
+            with contextlib.suppress(UnsupportedError):
+                answers.append(rough(delta))
+        if math.isinf(fine):  # the releases' own deltas may use up the target exactly
+            answers.append(_Answer(basic_epsilon(event, delta, relation), "basic"))
+        return min(answers, key=lambda answer: answer.epsilon)
 
     return within
 
@@ -191,7 +203,8 @@ def _at_zero(pure: float | None) -> _Answer:
     return _Answer(pure, "basic")
 
 
-def _refuse_data_dependent(event: Event) -> None:
+def refuse_data_dependent(event: Event) -> None:
+    """Raises ``ValueError`` if a part of ``event`` was read off the data."""
     if isinstance(event, RdpCurveEvent) and event.data_dependent:
         raise ValueError(
             "a data-dependent RDP curve is itself private, and so is any epsilon computed from it: "
@@ -200,7 +213,7 @@ def _refuse_data_dependent(event: Event) -> None:
     parts = event.events if isinstance(event, ComposedEvent | ParallelEvent) else ()
     inner: Event | None = getattr(event, "event", None)
     for part in parts if inner is None else (inner,):
-        _refuse_data_dependent(part)
+        refuse_data_dependent(part)
 
 
 _SOLVERS: dict[Accountant, Callable[[Event, Neighbours], _Solver]] = {

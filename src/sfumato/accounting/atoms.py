@@ -192,12 +192,12 @@ def _(
         )
     moves: frozenset[Multiset] = frozenset()
     if target is Neighbours.REPLACE_ONE:
-        if event.relation is Neighbours.REPLACE_ONE:
+        if event.relation is not Neighbours.ADD_REMOVE:
             raise ValueError(
                 "parallel composition under replace-one needs parts declared under add-remove: a "
-                "replaced unit may leave one part and enter another"
+                "replaced unit may leave one part and enter another, whose sizes then change"
             )
-        moves = frozenset(_group(part, event.relation, size) for part in event.events)
+        moves = frozenset(_group(part, Neighbours.ADD_REMOVE, size) for part in event.events)
     counts[ParallelAtom(stays, moves, event.groups_per_unit)] += count
 
 

@@ -14,8 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
+
+from scipy import optimize
 
 from sfumato.accounting.account import Accountant, account
+from sfumato.accounting.support import UnsupportedError
 from sfumato.core import validation
 from sfumato.core.events import Event, compose, dp_sgd
 from sfumato.core.neighbours import Neighbours
@@ -46,29 +50,49 @@ def calibrate(
     epsilon = validation.positive("epsilon", epsilon)
     delta = validation.delta("delta", delta)
 
-    def excess(x: float) -> float:
-        found = account(make_event(x), delta, neighbours=neighbours, accountant=accountant)
-        return found.epsilon - epsilon
+    def excess_by(name: Accountant | str) -> Callable[[float], float]:
+        def excess(x: float) -> float:
+            found = account(make_event(x), delta, neighbours=neighbours, accountant=name)
+            return min(found.epsilon, 1e6 * epsilon) - epsilon
 
-    low, high = _bracket(excess, validation.positive("lowest", lowest))
-    while high - low > 10.0 ** (-digits - 1) * high:
-        middle = _between(low, high)
-        low, high = (low, middle) if excess(middle) <= 0 else (middle, high)
-    return _tidy(high, digits, excess)
+        return excess
+
+    excess = excess_by(accountant)
+    lowest = validation.positive("lowest", lowest)
+    guess, factor = max(1.0, lowest), 2.0
+    if accountant == Accountant.PLD:
+        # RDP is quick and always above: its noise is a little more than PLD will need.
+        with suppress(UnsupportedError):
+            guess, factor = _root(excess_by(Accountant.RDP), guess, 2.0, lowest, 1e-3), 1.15
+    return _tidy(_root(excess, guess, factor, lowest, 10.0 ** (-digits - 1)), digits, excess)
 
 
-def _bracket(excess: Callable[[float], float], lowest: float) -> tuple[float, float]:
-    high = max(1.0, lowest)
+def _root(
+    excess: Callable[[float], float], guess: float, factor: float, lowest: float, tolerance: float
+) -> float:
+    """An x at which ``excess`` is about 0, or ``lowest`` if it is below 0 there already."""
+    low, high = _bracket(excess, guess, factor, lowest)
+    if low < lowest:
+        return high
+    root = optimize.brentq(
+        lambda log_x: excess(math.exp(log_x)), math.log(low), math.log(high), xtol=tolerance
+    )
+    return math.exp(root)
+
+
+def _bracket(
+    excess: Callable[[float], float], guess: float, factor: float, lowest: float
+) -> tuple[float, float]:
+    low, high = guess, guess
     while excess(high) > 0:
-        high *= 2
+        low, high = high, high * factor
         if high > _LARGEST_NOISE:
             raise ValueError(
                 f"no noise up to {_LARGEST_NOISE:g} meets the target: raise epsilon or delta, or "
                 "release less"
             )
-    low = high / 2
-    while low >= lowest and excess(low) <= 0:
-        low, high = low / 2, low
+    while low == high or (low >= lowest and excess(low) <= 0):
+        low, high = low / factor, low
     return low, high
 
 

@@ -8,6 +8,7 @@ charged as infinite loss, so that no point falls below the exact value.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import fft
 
 from sfumato.accounting import dpa
+from sfumato.accounting.account import refuse_data_dependent, resolve_relation
 from sfumato.accounting.atoms import Atom, Multiset, flatten
 from sfumato.accounting.dpa import Floats, LossMasses
 from sfumato.accounting.pld import SMALLEST_DELTA, atom_pld, choose_grid, compose_atoms
@@ -23,7 +25,7 @@ from sfumato.accounting.rdp import rdp_vector
 from sfumato.accounting.support import UnsupportedError
 from sfumato.core import validation
 from sfumato.core.events import ComposedEvent, Event, GaussianEvent
-from sfumato.core.gaussian_profile import gaussian_epsilon
+from sfumato.core.gaussian_profile import composed_multiplier, gaussian_epsilon
 from sfumato.core.neighbours import Neighbours
 
 __all__ = ["epsilon_curve"]
@@ -31,6 +33,7 @@ __all__ = ["epsilon_curve"]
 _FINENESS = 9.0  # coarser than one account's: epsilon comes out about 0.1 % too large
 _COARSEST = 1e-3
 _TAIL = 1e-14
+_ROUNDING = 1e-15  # of the FFT, in one step; see pld.py
 
 
 def epsilon_curve(
@@ -60,38 +63,42 @@ def epsilon_curve(
     """
     delta = validation.open_probability("delta", delta)
     counts = np.array([validation.at_least("steps", n, 0) for n in steps], dtype=np.int64)
-    prelude = before or ComposedEvent()
-    everything = ComposedEvent((step, prelude))
-    relation = Neighbours.parse(neighbours) if neighbours else everything.relation
+    everything = step if before is None else ComposedEvent((step, before))
+    refuse_data_dependent(everything)
+    prelude = ComposedEvent() if before is None else before
+    relation = resolve_relation(everything, neighbours)
     one, base = flatten(step, relation), flatten(prelude, relation)
     if len(counts) == 0:
         return np.zeros(0)
     exact = _gaussian_curve(one, base, counts, delta)
     if exact is not None:
         return exact
+    curve: Floats | None = None
+    if delta >= SMALLEST_DELTA:
+        with contextlib.suppress(UnsupportedError):
+            curve = _pld_curve(one, base, counts, delta)
+    if curve is not None and delta >= 100 * _ROUNDING * int(counts.max()):
+        return curve
     try:
-        if delta < SMALLEST_DELTA:
-            raise UnsupportedError("delta too small for the FFT")
-        return _pld_curve(one, base, counts, delta)
-    except UnsupportedError:
         vector, offset = rdp_vector(step, relation), rdp_vector(prelude, relation)
-        return np.array([vector.times(int(n)).plus(offset).epsilon(delta) for n in counts])
+    except UnsupportedError:
+        if curve is None:
+            raise
+        return curve
+    rough = np.array([vector.times(int(n)).plus(offset).epsilon(delta) for n in counts])
+    return rough if curve is None else np.minimum(curve, rough)
 
 
 def _gaussian_curve(
     one: Multiset, base: Multiset, counts: NDArray[np.int64], delta: float
 ) -> Floats | None:
     """Plain Gaussians compose in closed form: squared signal-to-noise ratios add."""
-
-    def signal(atoms: Multiset) -> float | None:
-        found = [n / a.noise_multiplier**2 for a, n in atoms if isinstance(a, GaussianEvent)]
-        return math.fsum(found) if len(found) == len(atoms) else None
-
-    per_step, start = signal(one), signal(base)
-    if per_step is None or start is None:
+    step = [(a.noise_multiplier, n) for a, n in one if isinstance(a, GaussianEvent)]
+    start = [(a.noise_multiplier, n) for a, n in base if isinstance(a, GaussianEvent)]
+    if len(step) < len(one) or len(start) < len(base):
         return None
-    signals = per_step * counts + start
-    return np.array([gaussian_epsilon(s**-0.5, delta) if s > 0 else 0.0 for s in signals.tolist()])
+    noises = [composed_multiplier(start + [(m, n * t) for m, n in step]) for t in counts.tolist()]
+    return np.array([gaussian_epsilon(m, delta) if m < math.inf else 0.0 for m in noises])
 
 
 def _pld_curve(one: Multiset, base: Multiset, counts: NDArray[np.int64], delta: float) -> Floats:
@@ -131,7 +138,8 @@ def _powers(step: LossMasses, start: LossMasses, counts: NDArray[np.int64], delt
         if n > reached:  # counts are mostly evenly spaced: the same few leaps serve all of them
             leap = leaps.setdefault(n - reached, one ** (n - reached))
             power, reached = power * leap, n
-        infinite = -math.expm1(n * survive_step + survive_start) + 2 * _TAIL
+        lost = 2 * _TAIL + n * _ROUNDING
+        infinite = -math.expm1(n * survive_step + survive_start) + lost
         epsilons[i] = read.epsilon(fft.irfft(power, size), infinite)
     return epsilons
 
@@ -157,17 +165,17 @@ class _Reader:
         # From the largest loss down, the first at which delta is exceeded: epsilon is just above.
         exceeded = upper - self.grow * lower > self.delta
         if not exceeded.any():
-            return self._root(upper[-1], lower[-1], 0.0)
-        i = max(int(np.argmax(exceeded)) - 1, 0)
-        return self._root(upper[i], lower[i], float(self.losses[i]))
+            return self._root(upper[-1], lower[-1], 0.0, float(self.losses[-1]))
+        i = max(int(np.argmax(exceeded)), 1)
+        return self._root(upper[i - 1], lower[i - 1], self.losses[i], self.losses[i - 1])
 
-    def _root(self, upper: float, lower: float, most: float) -> float:
+    def _root(self, upper: float, lower: float, least: float, most: float) -> float:
+        """Where upper - e^eps lower is delta, between ``least`` and ``most``."""
         if upper <= self.delta:
-            return 0.0
+            return 0.0 if least == 0 else most
         if lower <= 0 or most > 700:
             return most
-        root = math.log((upper - self.delta) / lower)
-        return max(0.0, min(root, most) if most else root)
+        return float(min(max(least, math.log((upper - self.delta) / lower)), most))
 
 
 def _wrap(probs: Floats, lowest: int, size: int) -> Floats:

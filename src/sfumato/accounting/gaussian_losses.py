@@ -4,9 +4,10 @@ The pairs, in units of the noise's standard deviation sigma (the noise multiplie
 
 * one record removed from a Poisson sample: P = (1 - q) N(0) + q N(1) against Q = N(0);
 * one record added: the same pair the other way round;
+* k records of one unit removed or added: sum_j Bin(k, q)_j N(j) in place of P;
 * one record replaced: (1 - q) N(0) + q N(1) against (1 - q) N(0) + q N(-1).
 
-With q = 1 the first two coincide and the third is plain noise at twice the distance. The loss
+With q = 1 the first two coincide and the last is plain noise at twice the distance. The loss
 increases with x in each, so a cell of losses is an interval of x, whose mass under P and under Q is
 a difference of normal distribution functions. Each cell's mass goes to its two ends in the one way
 that keeps both masses (Doroshenko et al., arXiv:2207.04380, section 3); that is the tightest
@@ -20,7 +21,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy import special
+from scipy import special, stats
 
 from sfumato.accounting.dpa import Floats, LossMasses
 
@@ -34,21 +35,49 @@ Component = tuple[float, float]
 
 
 def gaussian_losses(
-    noise_multiplier: float, sample_rate: float, replace: bool, grid: float
+    noise_multiplier: float, sample_rate: float, replace: bool, grid: float, records: int = 1
 ) -> list[LossMasses]:
     """The loss masses of one release: one entry if symmetric, else (removed, added)."""
     sigma, q = noise_multiplier, sample_rate
     null: list[Component] = [(1.0, 0.0)]
-    present: list[Component] = [(1 - q, 0.0), (q, 1.0)] if q < 1 else [(1.0, 1.0)]
+    present = _present(q, records)
     if replace:
+        assert records == 1
         mirrored = [(weight, -centre) for weight, centre in present]
         return [_discretise(present, mirrored, sigma, grid, _replaced_inverse(sigma, q))]
-    inverse = _removed_inverse(sigma, q)
+    inverse = _removed_inverse(sigma, q) if records == 1 else _bisected(present, null, sigma)
     removed = _discretise(present, null, sigma, grid, inverse)
     if q == 1:
         return [removed]
     added = _discretise(null, present, sigma, grid, lambda loss: -inverse(-loss), flipped=True)
     return [removed, added]
+
+
+def _present(q: float, records: int) -> list[Component]:
+    """How far the unit's sampled records move the sum."""
+    weights = np.asarray(stats.binom.pmf(np.arange(records + 1), records, q)).tolist()
+    return [(weight, float(j)) for j, weight in enumerate(weights) if weight > 0]
+
+
+def _bisected(
+    upper: list[Component], lower: list[Component], sigma: float
+) -> Callable[[Floats], Floats]:
+    """X at which ln(upper/lower), increasing in x, is a given loss; -inf where it is larger."""
+
+    def log_ratio(x: Floats) -> Floats:
+        return _log_density(upper, x, sigma) - _log_density(lower, x, sigma)
+
+    def inverse(loss: Floats) -> Floats:
+        edge = 4 * _REACH * sigma + 4 * max(centre for _, centre in upper)
+        low, high = np.full_like(loss, -edge), np.full_like(loss, edge)
+        unreached = log_ratio(low) > loss
+        for _ in range(70):
+            middle = (low + high) / 2
+            below = log_ratio(middle) < loss
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return np.where(unreached, -math.inf, high)
+
+    return inverse
 
 
 def _removed_inverse(sigma: float, q: float) -> Callable[[Floats], Floats]:

@@ -33,6 +33,8 @@ def moments_epsilon(
 ) -> float:
     """Epsilon at ``delta`` by the classic accountant."""
     moments, slack = _log_moments(event, neighbours, largest)
+    if not any(moments) and slack == 0:
+        return 0.0
     if slack >= delta:
         return math.inf
     log = math.log(1 / (delta - slack))

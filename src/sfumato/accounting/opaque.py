@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sfumato.accounting import dpa, theorems
-from sfumato.accounting.atoms import Atom, flatten, pure_epsilon
-from sfumato.accounting.pld import LossDistribution, compose_atoms
+from sfumato.accounting.atoms import Atom, Multiset, flatten, pure_epsilon
+from sfumato.accounting.pld import LossDistribution, choose_grid, compose_atoms
 from sfumato.accounting.rdp import atom_rdp
 from sfumato.accounting.support import UnsupportedError
 from sfumato.core.events import EpsilonDeltaEvent, Event, GaussianEvent
@@ -41,25 +41,33 @@ def basic_epsilon(event: Event, delta: float, neighbours: Neighbours) -> float:
 def strong_epsilon(event: Event, delta: float, neighbours: Neighbours) -> float:
     """Kairouz, Oh and Viswanath: exact for equal releases, their closed bound for a mixture.
 
-    Half of ``delta`` goes to the releases, half to the composition.
+    Releases that state no delta of their own get half of what is left of ``delta``.
     """
-    statements = _statements(event, delta / 2, neighbours)
+    statements = _statements(event, delta, neighbours, spent=0.5)
     total = math.fsum(s.count * s.epsilon for s in statements)
+    slack = delta - math.fsum(s.count * s.delta for s in statements)
+    if math.isinf(total):
+        return total
     if len(statements) == 1:
         (s,) = statements
         return min(total, theorems.optimal(s.epsilon, s.delta, s.count, delta))
+    if slack <= 0:
+        return total
     drift = math.fsum(s.count * s.epsilon * math.tanh(s.epsilon / 2) for s in statements)
-    square = math.fsum(s.count * s.epsilon**2 for s in statements)
-    return min(total, drift + math.sqrt(2 * math.log(2 / delta) * square))
+    square = math.fsum(s.count * s.epsilon * s.epsilon for s in statements)
+    return min(total, drift + math.sqrt(2 * math.log(1 / slack) * square))
 
 
-def _statements(event: Event, delta: float, neighbours: Neighbours) -> list[_Statement]:
+def _statements(
+    event: Event, delta: float, neighbours: Neighbours, spent: float = 1.0
+) -> list[_Statement]:
+    """One statement an atom; those that need a delta share the part ``spent`` of what is left."""
     atoms = flatten(event, neighbours)
     given = math.fsum(n * a.delta for a, n in atoms if isinstance(a, EpsilonDeltaEvent))
     if given > delta:
         return [_Statement(math.inf, 0.0, 1)]
     needy = sum(n for a, n in atoms if _needs_delta(a))
-    share = (delta - given) / needy if needy else 0.0
+    share = spent * (delta - given) / needy if needy else 0.0
     statements: list[_Statement] = []
     for atom, count in sorted(atoms, key=repr):
         if isinstance(atom, EpsilonDeltaEvent):
@@ -80,7 +88,8 @@ def _epsilon_of(atom: Atom) -> Callable[[float], float]:
     if isinstance(atom, GaussianEvent):
         return lambda delta: gaussian_epsilon(atom.noise_multiplier, delta)
     try:
-        single = LossDistribution(dpa.masses(compose_atoms(frozenset({(atom, 1)}), dpa.GRID)))
+        alone: Multiset = frozenset({(atom, 1)})
+        single = LossDistribution(dpa.masses(compose_atoms(alone, choose_grid(alone))))
     except UnsupportedError:
         vector = atom_rdp(atom, dpa.DEFAULT_ORDERS)
         return vector.epsilon

@@ -62,9 +62,8 @@ class RdpVector:
 
     def times(self, count: int) -> RdpVector:
         """The vector of ``count`` such releases."""
-        return RdpVector(
-            self.orders, count * self.values if count else 0 * self.values, count * self.slack
-        )
+        values = count * self.values if count else np.zeros(len(self.orders))
+        return RdpVector(self.orders, values, count * self.slack)
 
     def plus(self, other: RdpVector) -> RdpVector:
         """The vector of both, at the same orders."""
@@ -121,13 +120,12 @@ def atom_rdp(atom: Atom, orders: tuple[float, ...]) -> RdpVector:
 
 @atom_rdp.register
 def _(atom: GaussianEvent, orders: tuple[float, ...]) -> RdpVector:
-    return RdpVector(orders, np.asarray(orders) / (2 * atom.noise_multiplier**2))
+    return RdpVector(orders, _quadratic(1 / atom.noise_multiplier, orders))
 
 
 @atom_rdp.register
 def _(atom: DiscreteGaussianEvent, orders: tuple[float, ...]) -> RdpVector:
-    rho = (atom.sensitivity / atom.sigma) ** 2 / 2
-    return RdpVector(orders, rho * np.asarray(orders))
+    return RdpVector(orders, _quadratic(atom.sensitivity / atom.sigma, orders))
 
 
 @atom_rdp.register
@@ -140,7 +138,8 @@ def _(atom: LaplaceEvent, orders: tuple[float, ...]) -> RdpVector:
     """Mironov (2017), proposition 6, as a sum of e^(...) so that nothing overflows."""
     a, eps = np.asarray(orders), 1 / atom.noise_multiplier
     logs = np.stack([np.log(a) + (a - 1) * eps, np.log(a - 1) - a * eps])
-    return RdpVector(orders, (special.logsumexp(logs, axis=0) - np.log(2 * a - 1)) / (a - 1))
+    values = (special.logsumexp(logs, axis=0) - np.log(2 * a - 1)) / (a - 1)
+    return RdpVector(orders, _small(eps, values, orders))
 
 
 @atom_rdp.register
@@ -160,7 +159,7 @@ def _(atom: DiscreteLaplaceEvent, orders: tuple[float, ...]) -> RdpVector:
         axis=1,
     )
     total = special.logsumexp(logs, axis=1) + math.log(math.tanh(t / 2))
-    return RdpVector(orders, np.maximum(0.0, total) / (a[:, 0] - 1))
+    return RdpVector(orders, _small(steps * t, total / (a[:, 0] - 1), orders))
 
 
 @atom_rdp.register
@@ -257,7 +256,21 @@ def _response(epsilon: float, categories: int, orders: tuple[float, ...]) -> Flo
     logs = [a * epsilon + log_other, (1 - a) * epsilon + log_other]
     if categories > 2:
         logs.append(np.full(len(a), log_other + math.log(categories - 2)))
-    return np.maximum(0.0, special.logsumexp(logs, axis=0)) / (a - 1)
+    return _small(epsilon, special.logsumexp(logs, axis=0) / (a - 1), orders)
+
+
+def _quadratic(ratio: float, orders: tuple[float, ...]) -> Floats:
+    """(ratio^2 / 2)-zCDP: alpha ratio^2 / 2."""
+    return np.asarray(orders) * (ratio * ratio / 2)
+
+
+def _small(epsilon: float, values: Floats, orders: tuple[float, ...]) -> Floats:
+    """``values``, but where an epsilon-DP release's would be lost in rounding, their bound.
+
+    Pure epsilon-DP is (epsilon^2 / 2)-zCDP (Bun and Steinke, arXiv:1605.02065, proposition 1.4),
+    which is tight as epsilon goes to 0.
+    """
+    return np.where(np.asarray(orders) * epsilon < 1e-4, _quadratic(epsilon, orders), values)
 
 
 @functools.lru_cache(maxsize=64)
@@ -272,8 +285,9 @@ def _mixture_rdp(
 
     One unit's sampled records number Bin(k, q), and the worst case lines them up in one direction.
     Added or removed: P = sum_j Bin(j) N(j, sigma^2) against N(0, sigma^2), both ways round.
-    Replaced (k = 1): P against its mirror image. The integrands are analytic, for which the
-    trapezoid rule at sigma / 12 is exact to rounding.
+    Replaced (k = 1): P against its mirror image. The integrands are analytic in a strip of width
+    pi sigma^2, for which the trapezoid rule is exact to about 10^-10. Orders that would take too
+    many points are left out.
     """
     if replace and records > 1:
         raise UnsupportedError(
@@ -303,7 +317,9 @@ def _both_ways(
 ) -> float:
     """Max of D_order(P || Q) and D_order(Q || P) by the trapezoid rule over all that matters."""
     width = 2 * order * reach + 40 * sigma
-    step = sigma / 12
+    step = min(sigma / 12, 0.8 * sigma**2)
+    if width > 1e5 * step:
+        return math.inf
     x = np.arange(-width, width + step, step)
     p, q = log_p(x), log_q(x)
     norm = math.log(step) - math.log(sigma) - 0.5 * math.log(2 * math.pi)

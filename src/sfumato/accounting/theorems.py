@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize, special, stats
 
 from sfumato.core import validation
 
@@ -46,7 +46,7 @@ def strong(epsilon: float, delta: float, steps: int, slack: float) -> tuple[floa
     The second term is what slides leave out: at eps 1.2 and T 10,000 it is 27,841 of 28,417.
     """
     spread = epsilon * math.sqrt(2 * steps * math.log(1 / slack))
-    drift = steps * epsilon * math.expm1(epsilon)
+    drift = steps * epsilon * (math.expm1(epsilon) if epsilon < 700 else math.inf)
     return spread + drift, min(1.0, steps * delta + slack)
 
 
@@ -68,12 +68,16 @@ def optimal(epsilon: float, delta: float, steps: int, target_delta: float) -> fl
         The exact value; ``inf`` where T steps of del alone exceed the target.
     """
     log_kept = steps * math.log1p(-delta)
-    room = 1 - (1 - target_delta) / math.exp(log_kept)
-    if room < 0:
+    left = target_delta + math.expm1(log_kept)
+    if left < -1e-15 * target_delta or log_kept < -700:
         return math.inf
-    flips = np.arange(steps + 1)
+    room = max(0.0, left) / math.exp(log_kept)
+    p = float(special.expit(-epsilon))
+    # Forty standard deviations around the mean: e^-400 of the larger losses lies outside.
+    mean, reach = steps * p, 40 * math.sqrt(steps * p * (1 - p)) + 40
+    flips = np.arange(max(0, math.floor(mean - reach)), min(steps, math.ceil(mean + reach)) + 1)
     losses = epsilon * (steps - 2 * flips)
-    probabilities = stats.binom.pmf(flips, steps, 1 / (1 + math.exp(epsilon)))
+    probabilities = stats.binom.pmf(flips, steps, p)
 
     def excess(x: float) -> float:
         above = losses > x

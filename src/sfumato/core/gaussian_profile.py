@@ -19,6 +19,7 @@ This module needs SciPy, so ``sfumato.core`` does not import it by itself.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,24 @@ from scipy.special import erfcx, ndtr
 from sfumato.core import validation
 from sfumato.core.rounding import calibration_target, least, least_epsilon
 
-__all__ = ["gaussian_delta", "gaussian_epsilon", "gaussian_log_delta", "least_multiplier"]
+__all__ = [
+    "composed_multiplier",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_log_delta",
+    "least_multiplier",
+]
+
+
+def composed_multiplier(releases: Iterable[tuple[float, int]]) -> float:
+    """The noise multiplier of (noise multiplier, count) releases together: 1/m^2 adds."""
+    counted = [(m, count) for m, count in releases if count]
+    if not counted:
+        return math.inf
+    least_noise = min(m for m, _ in counted)
+    # Relative to the least, so that nothing overflows.
+    signal = math.fsum(count * (least_noise / m) ** 2 for m, count in counted)
+    return least_noise / math.sqrt(signal)
 
 
 def gaussian_delta(noise_multiplier: float, epsilon: float) -> float:
@@ -66,7 +84,9 @@ def least_multiplier(epsilon: float, delta: float) -> float:
 
 
 def gaussian_epsilon(noise_multiplier: float, delta: float) -> float:
-    """The exact epsilon at ``delta``, rounded up; infinite at delta 0."""
+    """The exact epsilon at ``delta``, rounded up; infinite at delta 0, or beyond 10^300."""
+    if validation.positive("noise_multiplier", noise_multiplier) < 1e-150:
+        return math.inf
     return least_epsilon(lambda epsilon: gaussian_log_delta(noise_multiplier, epsilon), delta)
 
 
@@ -82,4 +102,4 @@ def _slope(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """M'(x) = 1 + x M(x), for x below 1; far out by its series, which does not cancel."""
     near = np.maximum(x, -1e3)
     slope = 1 + near * math.sqrt(math.pi / 2) * erfcx(-near / math.sqrt(2))
-    return np.where(x < near, x**-2.0, slope)
+    return np.where(x < near, np.minimum(x, -1.0) ** -2.0, slope)

@@ -184,13 +184,12 @@ def as_floats(values: ArrayLike) -> NDArray[np.float64]:
 def as_whole(values: ArrayLike) -> NDArray[np.int64]:
     """``values`` as 64-bit integers of the same shape, totally.
 
-    Floats are rounded to the nearest integer (to the upper one of two), what lies outside 64 bits is
-    clamped, what is not a finite number is 0. Clamping brings no two values further apart. Rounding
-    does: a float that moves by 0.2 may move an integer by 1, which the sensitivity must say.
-
-    A float that moves by at most d moves its integer by at most d rounded up: with n = ceil(d),
-    floor(x + d + 1/2) <= floor(x + 1/2) + n. Rounding to the even one of two has no such bound (0.5
-    and 1.5 would become 0 and 2), and half points are what sums of halves are made of.
+    Floats are rounded to the nearest integer (to the upper one of two), what lies outside 64 bits
+    is clamped, what is not a finite number is 0. Clamping brings no two values further apart.
+    Rounding does: a float that moves by 0.2 may move an integer by 1, which the sensitivity must
+    say. One that moves by at most d moves its integer by at most n = ceil(d), because
+    floor(x + d + 1/2) <= floor(x + 1/2) + n. (Rounding to the even one of two has no such bound:
+    0.5 and 1.5 would become 0 and 2.)
     """
     cells = _as_array(values)
     if cells.dtype.kind in "bi":
@@ -226,7 +225,14 @@ def _as_array(values: ArrayLike) -> NDArray[Any]:
     """
     if isinstance(values, np.ndarray) or hasattr(values, "__array__"):
         return np.asarray(values)
-    cells = np.asarray(values, dtype=object)
+    try:
+        cells = np.asarray(values, dtype=object)
+    except Exception:  # arrays among the cells that NumPy can not stack: no numbers, each of them
+        if not isinstance(values, list | tuple):
+            raise
+        cells = np.full(len(values), None, dtype=object)  # pyright: ignore[reportUnknownArgumentType]
+        for place, cell in enumerate(values):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            cells[place] = cell
     flat: list[Any] = cells.ravel().tolist()
     kinds: set[type[Any]] = {type(cell) for cell in flat}
     if kinds <= {float}:

@@ -87,8 +87,8 @@ def log_delta(sigma: float, shift: int, epsilon: float) -> float:
         delta = Pr[Y > x] - e^epsilon Pr[Y > x + shift]
               = sum over k > x of Pr[k] (1 - e^(-(k - x) shift / sigma^2)),
 
-    in which no term is negative. Where x is just short of a whole number, delta is about to fall off
-    a cliff, and the rounding of x alone would decide on which side: so x is rounded down.
+    in which no term is negative. Where x is just short of a whole number, delta is about to fall
+    off a cliff, and the rounding of x alone would decide on which side: so x is rounded down.
     """
     threshold = epsilon * sigma * sigma / shift
     x = threshold - shift / 2 - 4 * math.ulp(max(threshold, shift / 2))

@@ -81,6 +81,9 @@ class Gaussian(Additive):
           larger sensitivity, and leaves no trace of the value in the low bits of the output
           (Mironov, "On significance of the least significant bits for differential privacy", 2012).
 
+    The value is a float: an integer beyond 2^53 or a fraction is rounded to the nearest one first,
+    and the sensitivity is that of the rounded value. What is not a finite float counts as 0.
+
     The argument: turn the axes so that f(D) - f(D') lies along the first. The other coordinates of
     the noise carry nothing, and on the first the privacy loss is normal, with mean 1/2m^2 and
     variance 1/m^2.

@@ -45,6 +45,9 @@ class Laplace(Additive):
           larger sensitivity, and leaves no trace of the value in the low bits of the output
           (Mironov, "On significance of the least significant bits for differential privacy", 2012).
 
+    The value is a float: an integer beyond 2^53 or a fraction is rounded to the nearest one first,
+    and the sensitivity is that of the rounded value. What is not a finite float counts as 0.
+
     The argument: the ratio of the densities of f(D) + Y and f(D') + Y at one point is at most
     e^(||f(D) - f(D')||_1 / b). The (epsilon, delta) curve is the one of a single coordinate that
     moves by Delta_1, the worst case (see :class:`~sfumato.core.events.LaplaceEvent`).

@@ -84,6 +84,8 @@ class LocalLaplace:
     def noise(self) -> Laplace:
         """The Laplace mechanism on one person's clamped number."""
         width = self.upper - self.lower
+        if math.isinf(width):
+            validation.fail("range", "narrower than the largest float", (self.lower, self.upper))
         if Fraction(width) < Fraction(self.upper) - Fraction(self.lower):
             width = math.nextafter(width, math.inf)
         step = Sensitivity(width, Norm.L1, Neighbours.REPLACE_ONE, self.unit)

@@ -88,5 +88,6 @@ def _as_float(value: object) -> float:
 
 def _plain(value: object) -> Any:
     """A NumPy scalar, also as an array without axes, as Python's own number."""
-    scalar = isinstance(value, np.generic) or (type(value) is np.ndarray and value.ndim == 0)
-    return cast(Any, value).item() if scalar else value
+    cell = cast(Any, value)
+    scalar = isinstance(value, np.generic) or (type(value) is np.ndarray and cell.ndim == 0)
+    return cell.item() if scalar else cell

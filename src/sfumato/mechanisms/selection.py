@@ -71,7 +71,8 @@ class Selection(ABC):
         sensitivity: how far one neighbour step moves any one candidate's score: one number, or an
             L-infinity bound over all of them.
         monotone: one step moves all scores in the same direction (add/remove and zero-out only).
-        default: the score of a candidate whose score is missing or not a finite number.
+        default: the score of a candidate whose score is missing or not a finite number. The
+            sensitivity must cover the step from it to a score: 0 for counts, where none is missing.
     """
 
     epsilon: float

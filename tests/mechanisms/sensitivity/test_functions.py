@@ -156,6 +156,7 @@ def test_a_blank_contributes_nothing_but_a_bad_row_does() -> None:
 def test_a_predicate_that_fails_is_false() -> None:
     above = Count(lambda row: 1 / row > 0)
     assert float(above([1, 0, "x", None, np.array([1.0, 2.0])])) == 1
+    assert float(above([np.float64(0.0), np.float64(-0.0), np.float64("nan")])) == 1  # unwarned
 
 
 def test_rows_in_no_category_are_ignored_or_put_into_the_declared_bin() -> None:
@@ -185,6 +186,19 @@ def test_a_clipped_vector_never_exceeds_its_bound(norm: Norm, size: float) -> No
     assert clipped[0] == -clipped[1] > 0
 
 
+@pytest.mark.parametrize("norm", list(Norm))
+def test_a_clipped_vector_never_exceeds_its_bound_in_exact_arithmetic(norm: Norm) -> None:
+    """Rounding alone would leave about every other clipped vector a unit too long."""
+    rng = np.random.default_rng(3)
+    for bound in rng.uniform(0.1, 10, 200).tolist():
+        clipped = VectorSum(5, norm, bound)([rng.normal(scale=20, size=5)]).tolist()
+        sizes = [abs(Fraction(entry)) for entry in clipped]
+        if norm is Norm.L2:
+            assert sum(size**2 for size in sizes) <= Fraction(bound) ** 2
+        else:
+            assert (sum(sizes) if norm is Norm.L1 else max(sizes)) <= Fraction(bound)
+
+
 @pytest.mark.parametrize(
     "record",
     [None, 3, (), ((0, 0),), ((0, 0), 1, 1), ((0, 0), None), ((math.nan, 0), 1), ((0,), 1)],
@@ -195,6 +209,34 @@ def test_records_that_are_no_pairs_have_no_gradient(record: object) -> None:
 
 
 # Floating point.
+
+
+def test_no_row_warns() -> None:
+    """Under the tests' settings a warning is an error; the rows count as they did."""
+    signalling = np.array([0x7FA00000, 0], dtype=np.uint32).view(np.float32)
+    huge = np.array([np.finfo(np.longdouble).max, 0])
+    for data, first in ((signalling, 1.0), (huge, 2.0)):
+        assert float(BoundedSum(1, 2)(data)) == first + 1
+        assert float(BoundedSum(1, 2)(list(data))) == first + 1
+        for rows in (data.reshape(1, 2), [data], [data.tolist()], [list(data)]):
+            assert not VectorSum(2, Norm.L2, 1.0)(rows).any()
+    assert not VectorSum(2, Norm.L2, 1.0)([[np.ma.masked, 1.0], ["1", "2"]]).any()
+    assert VectorSum(2, Norm.L1, 3.0)([(np.float32(1), True), range(2)]).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("lower", [-1e-17, -0.1, 0.3, -1 / 3])
+@pytest.mark.parametrize("upper", [1.0, 0.7, 1 + 2**-52, 1e5 / 3])
+def test_bounds_are_never_rounded_down(lower: float, upper: float) -> None:
+    low, high = Fraction(lower), Fraction(upper)
+    largest = max(abs(low), high)
+    assert Fraction(BoundedSum(lower, upper).sensitivity("replace-one").bound) >= high - low
+    for relation, moved in (("replace-one", high - low), ("zero-out", largest)):
+        assert Fraction(Mean(lower, upper, 7).sensitivity(relation).bound) >= moved / 7
+    pair = SumAndCount(lower, upper)
+    assert Fraction(pair.sensitivity("replace-one").bound) >= high - low
+    assert Fraction(pair.sensitivity("add-remove", "l1").bound) >= largest + 1
+    assert Fraction(pair.sensitivity("add-remove", "l2").bound) ** 2 >= largest**2 + 1
+    assert Fraction(GroupSum(upper, 7).sensitivity().bound) >= 7 * high
 
 
 def test_a_sum_does_not_depend_on_the_order_of_its_rows() -> None:

@@ -10,8 +10,9 @@ Each function is a frozen dataclass. Its fields are public; the data is the argu
 
 The sensitivities hold for *every* table: rows out of bounds are clamped, rows that are no numbers
 become the declared default, and an empty table has a value like any other. They are bounds for real
-arithmetic; the float returned lies within one unit in its last place of the exact value, which a
-mechanism on a grid adds to its sensitivity.
+arithmetic, rounded up. The float returned lies within one unit in its last place of the exact
+value, so that a step may move it by up to two such units more: a share of n 2^-51 of the bound for
+n rows. No mechanism adds that; where n is so large that it matters, declare it.
 
 Reference: Dwork and Roth, "The Algorithmic Foundations of Differential Privacy" (2014), sec. 3.3.
 """
@@ -20,13 +21,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from sfumato.core import validation
 from sfumato.core.neighbours import Neighbours
+from sfumato.core.rounding import at_least_product, at_least_ratio
 from sfumato.core.sensitivity import Norm, Sensitivity
 from sfumato.mechanisms.sensitivity import values
 from sfumato.mechanisms.sensitivity.declared import scalar_sensitivity
@@ -92,7 +95,7 @@ class BoundedSum:
             neighbours,
             norm,
             add_remove=self.largest,
-            replace_one=self.upper - self.lower,
+            replace_one=values.width(self.lower, self.upper),
             zero_out=self.largest,
         )
 
@@ -150,7 +153,7 @@ class Mean:
                 "noisy sum and a noisy count, for instance with SumAndCount, and divide them"
             )
         summed = BoundedSum(self.lower, self.upper).sensitivity(relation, norm)
-        return Sensitivity(summed.bound / self.size, summed.norm, relation)
+        return Sensitivity(at_least_ratio(summed.bound, self.size), summed.norm, relation)
 
 
 @dataclass(frozen=True)
@@ -198,11 +201,13 @@ class SumAndCount:
         relation = Neighbours.parse(neighbours)
         target = validation.choice("norm", norm or Norm.L1, Norm)
         largest = BoundedSum(self.lower, self.upper).largest
-        bound = (
-            self.upper - self.lower
-            if relation is Neighbours.REPLACE_ONE
-            else values.norm_of(np.array([largest, 1.0]), target)
-        )
+        bound = {
+            Norm.L1: values.width(-1.0, largest),
+            Norm.L2: _at_least_hypot(largest, 1.0),
+            Norm.LINF: max(largest, 1.0),
+        }[target]
+        if relation is Neighbours.REPLACE_ONE:
+            bound = values.width(self.lower, self.upper)
         return Sensitivity(bound, target, relation, dimension=2)
 
     def mean_from(self, total: float, count: float) -> float:
@@ -251,7 +256,8 @@ class GroupSum:
     ) -> Sensitivity:
         """The group size times the bound of one member, for the group as unit."""
         member = BoundedSum(0.0, self.upper).sensitivity(neighbours, norm)
-        return member.for_group(self.group_size)
+        bound = at_least_product(self.group_size, self.upper)
+        return replace(member.for_group(self.group_size), bound=bound)
 
 
 @dataclass(frozen=True)
@@ -300,3 +306,11 @@ class VectorSum:
         """B in the norm that is clipped, twice that under replace-one."""
         present = Sensitivity(self.bound, self.norm, dimension=self.dimension)
         return present.under(neighbours).to(norm or self.norm)
+
+
+def _at_least_hypot(a: float, b: float) -> float:
+    """A float that is not below sqrt(a^2 + b^2), and within one or two units of it."""
+    rounded = math.hypot(a, b)
+    while Fraction(rounded) ** 2 < Fraction(a) ** 2 + Fraction(b) ** 2:
+        rounded = math.nextafter(rounded, math.inf)
+    return rounded

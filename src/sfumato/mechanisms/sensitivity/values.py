@@ -16,6 +16,7 @@ import math
 import numbers
 from collections.abc import Callable, Iterable
 from enum import Enum
+from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
@@ -39,6 +40,7 @@ __all__ = [
     "present",
     "take",
     "total",
+    "width",
 ]
 
 Vector = NDArray[np.float64]
@@ -111,7 +113,8 @@ def take(rows: Any, count: int) -> list[Any]:
 def clamp(rows: Iterable[Any], lower: float, upper: float, default: float) -> Vector:
     """Each row as a number in [lower, upper]; ``default`` for those that are no number."""
     if type(rows) is np.ndarray and rows.ndim == 1 and rows.dtype.kind in "fiub":
-        values = rows.astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):  # long doubles, signalling NaN
+            values = rows.astype(np.float64)
     else:
         values = np.fromiter((as_number(row) for row in rows), dtype=np.float64)
     return np.where(np.isnan(values), default, np.clip(values, lower, upper))
@@ -120,12 +123,33 @@ def clamp(rows: Iterable[Any], lower: float, upper: float, default: float) -> Ve
 def as_vector(row: Any, dimension: int) -> Vector | None:
     """``row`` as a finite vector, or None where it is not one of that ``dimension``."""
     try:
-        if np.iscomplexobj(row):
-            return None
-        vector = np.asarray(row, dtype=np.float64)
+        vector = _vector(row)
     except Exception:
         return None
     return vector if vector.shape == (dimension,) and np.isfinite(vector).all() else None
+
+
+def _vector(row: Any) -> Vector:
+    """``row`` as floats without a warning; NaN for an entry that is no real number."""
+    if hasattr(row, "__array__"):
+        cells: NDArray[Any] = np.asarray(row)
+        if cells.dtype.kind in "fiub":
+            with np.errstate(over="ignore", invalid="ignore"):
+                return cells.astype(np.float64)
+        row = cells.tolist()
+    if not isinstance(row, list | tuple | range):
+        return np.empty(0)
+    entries: list[Any] = list(row)  # pyright: ignore[reportUnknownArgumentType]
+    if not set(map(type, entries)) <= {float, int}:
+        entries = [as_number(entry) for entry in entries]
+    return np.array(entries, dtype=np.float64)
+
+
+def width(lower: float, upper: float) -> float:
+    """The least float that is not below ``upper - lower``."""
+    rounded = upper - lower
+    short = Fraction(rounded) < Fraction(upper) - Fraction(lower)
+    return math.nextafter(rounded, math.inf) if short else rounded
 
 
 def norm_of(vector: Vector, norm: Norm) -> float:
