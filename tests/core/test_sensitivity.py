@@ -1,6 +1,7 @@
 """Sensitivities: norms checked and converted, relations, groups."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -27,6 +28,14 @@ def test_conversions_are_attained():
     assert Sensitivity(1, "linf", dimension=16).to("l1").bound == 16
     assert Sensitivity(1, "l2", dimension=16).to("l1").bound == 4
     assert Sensitivity(1, "l1", dimension=16).to("l2").bound == 1
+
+
+@given(st.floats(1e-9, 1e9), st.integers(2, 10_000))
+def test_bounds_are_never_rounded_down(bound, dimension):
+    exact = Fraction(bound)
+    declared = Sensitivity(bound, "l2", dimension=dimension)
+    assert Fraction(declared.to("l1").bound) ** 2 >= exact**2 * dimension
+    assert Fraction(declared.for_group(dimension).bound) >= exact * dimension
 
 
 def test_the_wrong_norm_is_an_error_with_a_remedy():

@@ -19,6 +19,7 @@ from fractions import Fraction
 __all__ = [
     "at_least_product",
     "at_least_ratio",
+    "at_least_root",
     "at_most_ratio",
     "calibration_target",
     "least",
@@ -34,6 +35,14 @@ def at_least_product(left: float, right: float) -> float:
     if Fraction(product) < Fraction(left) * Fraction(right):
         return math.nextafter(product, math.inf)
     return product
+
+
+def at_least_root(value: int) -> float:
+    """The least float that is not below the square root of ``value``."""
+    root = math.sqrt(value)
+    while Fraction(root) ** 2 < value:
+        root = math.nextafter(root, math.inf)
+    return root
 
 
 def at_least_ratio(numerator: float, denominator: float) -> float:

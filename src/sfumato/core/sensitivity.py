@@ -17,6 +17,7 @@ from enum import StrEnum
 
 from sfumato.core import validation
 from sfumato.core.neighbours import Neighbours, require_conversion
+from sfumato.core.rounding import at_least_product, at_least_root
 
 __all__ = ["Norm", "Sensitivity"]
 
@@ -65,8 +66,10 @@ class Sensitivity:
         """
         target = validation.choice("norm", norm, Norm)
         p, q = _ORDER[target], _ORDER[self.norm]
-        factor = self.dimension ** (1 / p - 1 / q) if p < q else 1.0
-        return replace(self, bound=self.bound * factor, norm=target)
+        if p >= q or self.dimension == 1:
+            return replace(self, norm=target)
+        factor = float(self.dimension) if (p, q) == (1, math.inf) else at_least_root(self.dimension)
+        return replace(self, bound=at_least_product(self.bound, factor), norm=target)
 
     def require(self, norm: Norm) -> float:
         """The bound, positive and in ``norm``, for a mechanism calibrated to it.
@@ -91,7 +94,7 @@ class Sensitivity:
         """The bound for ``size`` units changing together: ``size`` times as much (triangle)."""
         size = validation.count("size", size)
         unit = unit or (self.unit if size == 1 else f"group of {size} {self.unit}s")
-        return replace(self, bound=size * self.bound, unit=unit)
+        return replace(self, bound=at_least_product(self.bound, size), unit=unit)
 
     def under(self, neighbours: Neighbours | str) -> Sensitivity:
         """The bound that follows for another relation, or ``ValueError`` where none does.
@@ -101,4 +104,4 @@ class Sensitivity:
         """
         target = Neighbours.parse(neighbours)
         steps = require_conversion(self.neighbours, target)
-        return replace(self, bound=steps * self.bound, neighbours=target)
+        return replace(self, bound=at_least_product(self.bound, steps), neighbours=target)

@@ -2,7 +2,8 @@
 
 >>> from sfumato.core import Sensitivity
 >>> date = ReportNoisyMax(1.0, Sensitivity(1.0, unit="person"), monotone=True)
->>> date.release({"Monday": 14, "Tuesday": 95, "Friday": 31}).value   # people who can come
+>>> people_who_can = {"Monday": 14, "Tuesday": 95, "Friday": 31}
+>>> date.release(people_who_can, ["Monday", "Tuesday", "Friday"]).value
 'Tuesday'
 >>> date.event
 EpsilonDeltaEvent(epsilon=1.0, delta=0.0, neighbours=<Neighbours.ADD_REMOVE: 'add-remove'>,

@@ -7,7 +7,7 @@ exp(epsilon (s(o) - s*) / (2 Delta)), where s* is the best score. The best one a
     >>> from sfumato.mechanisms.exponential import Exponential
     >>> vote = Sensitivity(1.0, unit="person")
     >>> film = PermuteAndFlip(1.0, vote, monotone=True)
-    >>> film.release({"Alien": 120, "Brazil": 31, "Casablanca": 20}).value
+    >>> film.release([120, 31, 20], ["Alien", "Brazil", "Casablanca"]).value
     'Alien'
     >>> round(film.expected_error([3, 2, 0]), 4)
     0.2464

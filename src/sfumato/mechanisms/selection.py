@@ -122,12 +122,17 @@ class Selection(ABC):
         Args:
             scores: private: a score for each candidate, as a mapping or in order.
             candidates: the public list to choose from. A mapping may have other keys (ignored) or
-                lack some (``default``), so counts read off the data are safe with it. Without it, a
-                mapping's keys are the candidates and **must be public**; a sequence's are 0, 1, ...
+                lack some (``default``), so counts read off the data are safe with it; a mapping
+                needs it, because keys that were read off the data would be released with it. For
+                scores in order, 0, 1, ... unless given.
             coins: where the randomness comes from.
 
         Returns:
             The candidate, as the release's value.
+
+        Raises:
+            ValueError: for a mapping without candidates, or as many candidates as there are not
+                scores. Both are public.
         """
         names, listed = _aligned(scores, candidates, self.default)
         chosen = self._draw(self.log_weights(listed), coins)
@@ -202,7 +207,12 @@ def _aligned(
 ) -> tuple[Sequence[Any], list[Any]]:
     """The candidates and their scores, in one order."""
     if isinstance(scores, Mapping):
-        names = list(scores) if candidates is None else candidates
+        if candidates is None:
+            raise ValueError(
+                "candidates must be given for scores by name, got None: declare the public list to "
+                "choose from, since the names in a private table are private"
+            )
+        names = candidates
         listed = [scores.get(name, default) for name in names]
     else:
         if isinstance(scores, np.ndarray) and scores.ndim != 1:
