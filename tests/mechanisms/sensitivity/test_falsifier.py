@@ -34,7 +34,7 @@ def private_mean(table):
 
 
 def batch_clipped(table):
-    """The gradient of a batch clipped to norm 1 as a whole, as seed 004 has it."""
+    """The gradient of a batch clipped to norm 1 as a whole, as a lecture has it."""
     total = np.sum(np.reshape(table, (-1, 3)), axis=0)
     return total / max(1.0, float(np.linalg.norm(total)))
 

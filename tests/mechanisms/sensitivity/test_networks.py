@@ -1,4 +1,4 @@
-"""The gradients of seeds 003 and 001: exact norms, valid bounds, and printed ones that fail."""
+"""Two networks from lectures: exact norms, valid bounds, and printed ones that fail."""
 
 import itertools
 import math
@@ -46,7 +46,7 @@ def flat_network(hidden: int, width: int, activation: str, weight: float = 1.0):
     )
 
 
-# The two-layer network of seed 003.
+# The two-layer network.
 
 
 @pytest.mark.parametrize("activation", list(Activation))
@@ -165,7 +165,7 @@ def test_two_layer_bounds_need_finite_public_bounds(name: str) -> None:
         two_layer_bound(5, 5, **{name: math.inf})
 
 
-# The expansion of seed 001.
+# The quadratic expansion.
 
 
 @pytest.mark.parametrize(

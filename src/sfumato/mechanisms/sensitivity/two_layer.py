@@ -1,6 +1,6 @@
 """The gradient of a two-layer network, and how much noise it takes to hide one record in it.
 
-For public weights Theta = (a, W), m hidden units and d inputs, the lecture notes (seed 003, section
+For public weights Theta = (a, W), m hidden units and d inputs, lecture notes by Lei (2024, section
 4) release G = sum_i grad L(Theta; x_i, y_i), L = (sum_j a_j s(w_j . x) - y)^2. With the residual
 r = sum_j a_j s(w_j . x) - y the blocks of one record's gradient are
 
@@ -205,7 +205,7 @@ def two_layer_bound(
 def printed_two_layer_bound(
     hidden: int, input_dimension: int, *, constant: float = 1.0, failure: float = 0.05
 ) -> float:
-    """SPECIMEN, NOT A BOUND: equation (4.10) of seed 003, C m log(m / s) + C m sqrt(d).
+    """SPECIMEN, NOT A BOUND: equation (4.10) of the notes, C m log(m / s) + C m sqrt(d).
 
     Claimed for replace-one. The undefined n is read as m; s is ``failure``. Besides the factors
     that are missing, it holds only with probability 1 - s over the data, and differential privacy
@@ -216,7 +216,7 @@ def printed_two_layer_bound(
 
 @dataclass(frozen=True, eq=False)
 class PrintedTwoLayerGradient:
-    """SPECIMEN, NOT PRIVATE: clips by the gradient's norm as seed 003 prints it.
+    """SPECIMEN, NOT PRIVATE: clips by the gradient's norm as the notes print it.
 
     |r| (||s(W x)||_1 + sum_j |s'(w_j . x)| ||x||_1) misses the 2 and the a_j, so what is "clipped
     to C" has an L1 norm of up to 2 max(1, max_j |a_j|) C.
