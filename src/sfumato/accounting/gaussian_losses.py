@@ -30,6 +30,9 @@ __all__ = ["gaussian_losses"]
 _REACH = 10.0
 """Standard deviations kept on either side; 1e-23 beyond, charged as infinite loss."""
 
+_MOST_NOISE = 1e50
+"""More counts as this much, whose square does not overflow."""
+
 Component = tuple[float, float]
 """Weight and centre of one normal component."""
 
@@ -38,7 +41,7 @@ def gaussian_losses(
     noise_multiplier: float, sample_rate: float, replace: bool, grid: float, records: int = 1
 ) -> list[LossMasses]:
     """The loss masses of one release: one entry if symmetric, else (removed, added)."""
-    sigma, q = noise_multiplier, sample_rate
+    sigma, q = min(noise_multiplier, _MOST_NOISE), sample_rate
     null: list[Component] = [(1.0, 0.0)]
     present = _present(q, records)
     if replace:
@@ -101,10 +104,14 @@ def _replaced_inverse(sigma: float, q: float) -> Callable[[Floats], Floats]:
     log_c = math.log(q) - 1 / (2 * sigma**2)
 
     def at_positive(loss: Floats) -> Floats:
-        # Divided through by e^loss: c v^2 e^loss ... solved as logs, b >= 0 so no cancellation.
-        b = (1 - q) * -np.expm1(-loss)
-        root = np.sqrt(b**2 + 4 * np.exp(2 * log_c - loss))
-        return sigma**2 * (loss + np.log((b + root) / 2) - log_c)
+        # u = e^loss (b + sqrt(b^2 + s^2)) / c with both terms positive, so no cancellation; the
+        # larger of b and s is taken out, so no underflow.
+        with np.errstate(divide="ignore"):
+            log_b = np.log((1 - q) / 2 * -np.expm1(-loss))
+        log_s = log_c - loss / 2
+        most = np.maximum(log_b, log_s)
+        b, s = np.exp(log_b - most), np.exp(log_s - most)
+        return sigma**2 * (loss + most + np.log(b + np.hypot(b, s)) - log_c)
 
     return lambda loss: np.sign(loss) * at_positive(np.abs(loss))
 

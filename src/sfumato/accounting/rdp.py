@@ -51,6 +51,11 @@ from sfumato.core.neighbours import Neighbours
 
 __all__ = ["RdpVector", "epsilon_from_rdp", "rdp_vector"]
 
+_ROUNDING = 1e-15
+"""Added to an RDP that is computed as the logarithm of a number close to 1."""
+_MOST_NOISE = 1e50
+"""More counts as this much, whose square does not overflow."""
+
 
 @dataclass(frozen=True)
 class RdpVector:
@@ -191,10 +196,11 @@ def _(atom: RdpCurveEvent, orders: tuple[float, ...]) -> RdpVector:
 def _(atom: PoissonAtom, orders: tuple[float, ...]) -> RdpVector:
     leaf, q = atom.leaf, atom.sample_rate
     if isinstance(leaf, GaussianEvent):
+        noise = min(leaf.noise_multiplier, _MOST_NOISE)
         if atom.records == 1 and not atom.replace:
-            values = dpa.rdp_poisson_gaussian(leaf.noise_multiplier, q, orders)
+            values = dpa.rdp_poisson_gaussian(noise, q, orders) + _ROUNDING
         else:
-            values = _mixture_rdp(leaf.noise_multiplier, q, atom.records, atom.replace, orders)
+            values = _mixture_rdp(noise, q, atom.records, atom.replace, orders)
         return RdpVector(orders, values)
     if atom.replace or atom.records > 1:
         raise UnsupportedError(
@@ -208,9 +214,9 @@ def _(atom: FixedSizeAtom, orders: tuple[float, ...]) -> RdpVector:
     leaf, q = atom.leaf, atom.sample_rate
     if isinstance(leaf, GaussianEvent):
         values = dpa.rdp_fixed_size_gaussian(
-            leaf.noise_multiplier, atom.sample_size, atom.population, orders
+            min(leaf.noise_multiplier, _MOST_NOISE), atom.sample_size, atom.population, orders
         )
-        return RdpVector(orders, values)
+        return RdpVector(orders, values + _ROUNDING)
     return _amplified(leaf, q, orders)
 
 
@@ -270,7 +276,9 @@ def _small(epsilon: float, values: Floats, orders: tuple[float, ...]) -> Floats:
     Pure epsilon-DP is (epsilon^2 / 2)-zCDP (Bun and Steinke, arXiv:1605.02065, proposition 1.4),
     which is tight as epsilon goes to 0.
     """
-    return np.where(np.asarray(orders) * epsilon < 1e-4, _quadratic(epsilon, orders), values)
+    a = np.asarray(orders)
+    exact = np.maximum(values, 0.0) + _ROUNDING * a / (a - 1)
+    return np.where(a * epsilon < 1e-4, _quadratic(epsilon, orders), exact)
 
 
 @functools.lru_cache(maxsize=64)
@@ -305,7 +313,7 @@ def _mixture_rdp(
         return log_p(-x) if replace else -((x / noise_multiplier) ** 2) / 2
 
     values = [_both_ways(log_p, log_q, order, noise_multiplier, records) for order in orders]
-    return np.maximum(0.0, np.asarray(values))
+    return np.asarray(values)
 
 
 def _both_ways(
@@ -325,4 +333,4 @@ def _both_ways(
     norm = math.log(step) - math.log(sigma) - 0.5 * math.log(2 * math.pi)
     forward = float(special.logsumexp(order * p + (1 - order) * q)) + norm
     backward = float(special.logsumexp(order * q + (1 - order) * p)) + norm
-    return max(forward, backward) / (order - 1)
+    return max(forward, backward, 0.0) / (order - 1) + 100 * _ROUNDING * order / (order - 1)

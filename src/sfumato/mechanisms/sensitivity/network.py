@@ -1,7 +1,8 @@
 """A sigmoid network's quadratic expansion, and the noise theorem that is printed for it.
 
-FunctionalNetDP, as its slides have it, expands the squared error of a network without biases to second order,
-with LeCun's diagonal in place of the Hessian, and releases per weight from unit j to unit i
+FunctionalNetDP, as its slides have it, expands the squared error of a network without biases to
+second order, with LeCun's diagonal in place of the Hessian, and releases per weight from unit j to
+unit i
 
     g_ij = sum_x delta_i z_j,        h_ij = sum_x b_i z_j^2        (its equations 1 to 6).
 
@@ -185,7 +186,7 @@ def network_bound(
 
 
 def printed_network_bound(widths: Sequence[int]) -> float:
-    """SPECIMEN, NOT A BOUND: the slides' theorem, 2 (0.25^m P + P (0.1^m + 0.001625 m)), P = prod s.
+    """SPECIMEN, NOT A BOUND: as printed, 2 (0.25^m P + P (0.1^m + 0.001625 m)), P = prod s.
 
     Claimed for replace-one, weights in [0, 1] and any number of inputs. Ten inputs of 1, weights of
     1 and then ln(2) / 10, and targets of 0 against targets of 1 move the coefficients by 29.63.
