@@ -19,6 +19,7 @@ from scipy import fft
 from sfumato.accounting import dpa
 from sfumato.accounting.account import refuse_data_dependent, resolve_relation
 from sfumato.accounting.atoms import Atom, Multiset, flatten
+from sfumato.accounting.convolution import ROUNDING, bound, mean, variance, wrap
 from sfumato.accounting.dpa import Floats, LossMasses
 from sfumato.accounting.pld import SMALLEST_DELTA, atom_pld, choose_grid, compose_atoms
 from sfumato.accounting.rdp import rdp_vector
@@ -33,7 +34,6 @@ __all__ = ["epsilon_curve"]
 _FINENESS = 9.0  # coarser than one account's: epsilon comes out about 0.1 % too large
 _COARSEST = 1e-3
 _TAIL = 1e-14
-_ROUNDING = 1e-15  # of the FFT, in one step; see pld.py
 
 
 def epsilon_curve(
@@ -77,7 +77,7 @@ def epsilon_curve(
     if delta >= SMALLEST_DELTA:
         with contextlib.suppress(UnsupportedError):
             curve = _pld_curve(one, base, counts, delta)
-    if curve is not None and delta >= 100 * _ROUNDING * int(counts.max()):
+    if curve is not None and delta >= 100 * ROUNDING * int(counts.max()):
         return curve
     try:
         vector, offset = rdp_vector(step, relation), rdp_vector(prelude, relation)
@@ -126,19 +126,22 @@ def _single(one: Multiset, grid: float) -> dpa.Pld:
 
 def _powers(step: LossMasses, start: LossMasses, counts: NDArray[np.int64], delta: float) -> Floats:
     """Epsilon for ``start`` and n times ``step``, for every n of ``counts``, in one direction."""
+    if step.infinite >= 1 or start.infinite >= 1:
+        return np.full(len(counts), math.inf)
     low, high = _window(step, start, counts)
     size = fft.next_fast_len(high - low + 1, real=True)
-    one = fft.rfft(_wrap(step.probs, step.lowest, size))
-    power = fft.rfft(_wrap(start.probs, start.lowest, size))
+    one = fft.rfft(wrap(step.probs, step.lowest, size))
+    power = fft.rfft(wrap(start.probs, start.lowest, size))
     survive_step, survive_start = math.log1p(-step.infinite), math.log1p(-start.infinite)
     read = _Reader(low, size, step.grid, delta)
     epsilons, reached, leaps = np.zeros(len(counts)), 0, dict[int, NDArray[np.complex128]]()
     for i in np.argsort(counts):
         n = int(counts[i])
         if n > reached:  # counts are mostly evenly spaced: the same few leaps serve all of them
-            leap = leaps.setdefault(n - reached, one ** (n - reached))
-            power, reached = power * leap, n
-        lost = 2 * _TAIL + n * _ROUNDING
+            if n - reached not in leaps:
+                leaps[n - reached] = one ** (n - reached)
+            power, reached = power * leaps[n - reached], n
+        lost = 2 * _TAIL + n * ROUNDING
         infinite = -math.expm1(n * survive_step + survive_start) + lost
         epsilons[i] = read.epsilon(fft.irfft(power, size), infinite)
     return epsilons
@@ -178,52 +181,13 @@ class _Reader:
         return float(min(max(least, math.log((upper - self.delta) / lower)), most))
 
 
-def _wrap(probs: Floats, lowest: int, size: int) -> Floats:
-    """Places ``probs``, which begin at index ``lowest``, on a circle of ``size`` cells."""
-    circle = np.zeros(size)
-    np.add.at(circle, (lowest + np.arange(len(probs))) % size, probs)
-    return circle
-
-
 def _window(step: LossMasses, start: LossMasses, counts: NDArray[np.int64]) -> tuple[int, int]:
     """Cells that hold all but _TAIL of the mass above and below, for every count."""
     fewest, most = int(counts.min()), int(counts.max())
     # The loss drifts up as n and spreads as sqrt(n), so its lower end may be lowest in between.
-    drift = max(_mean(step), 1e-300)
-    turning = -2 * math.log(_TAIL) * _variance(step) / (2 * drift) ** 2
+    drift = max(mean(step), 1e-100)
+    turning = -2 * math.log(_TAIL) * variance(step) / (2 * drift) ** 2
     lows = [0]
     for n in {fewest, most, int(min(max(turning, fewest), most))}:
-        lows.append(math.floor(_bound(step, start, n, upper=False)))
-    return min(lows), max(1, math.ceil(_bound(step, start, most, upper=True)))
-
-
-def _bound(step: LossMasses, start: LossMasses, count: int, upper: bool) -> float:
-    """Chernoff: Pr[sum >= x] <= e^(-t x) E[e^(t step)]^n E[e^(t start)], best over t."""
-    sign = 1.0 if upper else -1.0
-    deviation = math.sqrt(count * _variance(step) + _variance(start) + 1.0)
-    typical = math.sqrt(-2 * math.log(_TAIL)) / deviation  # the best t, were the sum normal
-    # Far from normal (a rare large loss), the best t is of the order of one over that loss.
-    heavy = step.grid * np.geomspace(0.1, 30.0, 8)
-    best = sign * math.inf
-    for t in sign * np.concatenate([typical * np.geomspace(0.1, 2.0, 8), heavy]):
-        logs = count * _log_mgf(step, float(t)) + _log_mgf(start, float(t))
-        x = (logs - math.log(_TAIL)) / float(t)
-        best = min(best, x) if upper else max(best, x)
-    return best
-
-
-def _mean(masses: LossMasses) -> float:
-    """In cells."""
-    return masses.lowest + float(np.dot(np.arange(len(masses.probs)), masses.probs))
-
-
-def _variance(masses: LossMasses) -> float:
-    """In cells squared."""
-    cells = masses.lowest + np.arange(len(masses.probs))
-    return float(np.dot((cells - _mean(masses)) ** 2, masses.probs))
-
-
-def _log_mgf(masses: LossMasses, t: float) -> float:
-    powers = t * (masses.lowest + np.arange(len(masses.probs)))
-    most = float(powers.max())
-    return most + math.log(float(np.dot(np.exp(powers - most), np.maximum(masses.probs, 0.0))))
+        lows.append(math.floor(bound(step, start, n, _TAIL, upper=False)))
+    return min(lows), max(1, math.ceil(bound(step, start, most, _TAIL, upper=True)))

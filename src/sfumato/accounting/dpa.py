@@ -56,9 +56,10 @@ __all__ = [
     "nothing_left",
     "rdp_fixed_size_gaussian",
     "rdp_poisson_gaussian",
-    "self_compose",
     "there_and_back",
 ]
+
+_FEW = 1000
 
 Floats = NDArray[np.float64]
 Pld = Any
@@ -117,13 +118,6 @@ def infinite_mass(distribution: Pld) -> float:
     return float(max(distribution._pmf_remove._infinity_mass, distribution._pmf_add._infinity_mass))
 
 
-def self_compose(distribution: Pld, count: int, tail: float) -> Pld:
-    """``count`` times the same, with ``tail`` charged for what is cut off and for rounding."""
-    if count == 1:
-        return distribution
-    return from_masses(masses(distribution)).self_compose(count, tail)
-
-
 def there_and_back(distribution: Pld, tail: float) -> Pld:
     """One removal composed with one addition, in either order the same."""
     pmf = pld_pmf.compose_pmfs(distribution._pmf_remove, distribution._pmf_add, tail)
@@ -147,48 +141,66 @@ def laplace(noise_multiplier: float, grid: float, sample_rate: float = 1.0) -> P
     )
 
 
-def from_losses(losses: Floats, probs: Floats, infinite: float, grid: float) -> Pld:
-    """The distribution of a symmetric pair with finitely many losses, moved onto the grid.
+def from_losses(*directions: tuple[Floats, Floats, float], grid: float) -> Pld:
+    """The distribution of a pair with finitely many losses, moved onto the grid.
 
     Each loss's mass goes to the grid points around it in the one way that keeps it under P and
     under Q: the same as connecting the dots, without taking differences of delta.
+
+    Args:
+        directions: one if symmetric, else (removed, added): losses, their probabilities, and that
+            of infinite loss.
+        grid: spacing.
     """
+    return pld.PrivacyLossDistribution(*(_moved(*direction, grid) for direction in directions))
+
+
+def _moved(losses: Floats, probs: Floats, infinite: float, grid: float) -> Any:
     below = np.floor(losses / grid)
     up = np.clip(probs * (np.expm1(below * grid - losses) / math.expm1(-grid)), 0.0, probs)
     lowest = int(below.min())
     cells = (below - lowest).astype(np.int64)
     size = int(cells.max()) + 2
-    dense = np.bincount(cells, probs - up, size) + np.bincount(cells + 1, up, size)
-    filled = np.flatnonzero(dense)
-    pmf = pld_pmf.create_pmf(
-        dict(zip((lowest + filled).tolist(), dense[filled].tolist(), strict=True)),
-        grid,
-        infinite,
-        pessimistic_estimate=True,
-    )
-    return pld.PrivacyLossDistribution(pmf)
+    dense = np.zeros(size)
+    dense += np.bincount(cells, probs - up, size)
+    dense += np.bincount(cells + 1, up, size)
+    return _pmf(LossMasses(lowest, dense, infinite, grid))
 
 
 def from_profiles(*curves: tuple[NDArray[np.int64], Profile], grid: float) -> Pld:
     """The pessimistic distribution whose hockey-stick curve passes through given points.
 
+    Doroshenko et al., arXiv:2207.04380, algorithm 1.
+
     Args:
-        curves: for a symmetric pair one, else (removed, added): the points, as losses in units of
-            ``grid``, and delta as a function of epsilon. It must be convex in e^epsilon, as a
-            hockey-stick curve or a maximum of several is, and 1 - e^epsilon at the lowest point.
-            What is left at the highest becomes infinite loss.
+        curves: for a symmetric pair one, else (removed, added): neighbouring points, as losses in
+            units of ``grid``, and delta as a function of epsilon. It must be convex in e^epsilon,
+            as a hockey-stick curve or a maximum of several is, and 1 - e^epsilon at the lowest
+            point. What is left at the highest becomes infinite loss.
         grid: spacing.
     """
+    return pld.PrivacyLossDistribution(
+        *(_connected(points, profile, grid) for points, profile in curves)
+    )
+
+
+def _connected(points: NDArray[np.int64], profile: Profile, grid: float) -> Any:
     with np.errstate(over="ignore"):  # e^epsilon may be infinite, where delta is 0
-        pmfs = [
-            pld_pmf.create_pmf_pessimistic_connect_dots(
-                grid,
-                points,
-                np.clip(np.minimum.accumulate(profile(points.astype(np.float64) * grid)), 0.0, 1.0),
-            )
-            for points, profile in curves
-        ]
-    return pld.PrivacyLossDistribution(*pmfs)
+        deltas = profile(points.astype(np.float64) * grid)
+    deltas = np.clip(np.minimum.accumulate(deltas), 0.0, 1.0)
+    fall = -np.diff(deltas)
+    up, down = fall / -math.expm1(-grid), fall / math.expm1(grid)
+    probs = np.maximum(0.0, np.append(1 - deltas[0], up) - np.append(down, 0.0))
+    return _pmf(LossMasses(int(points[0]), probs, float(deltas[-1]), grid))
+
+
+def _pmf(m: LossMasses) -> Any:
+    """Sparse where few losses occur: the library composes those without a Fourier transform."""
+    filled = np.flatnonzero(m.probs)
+    if len(filled) > _FEW:
+        return pld_pmf.DensePLDPmf(m.grid, m.lowest, m.probs, m.infinite, pessimistic_estimate=True)
+    few = dict(zip((m.lowest + filled).tolist(), m.probs[filled].tolist(), strict=True))
+    return pld_pmf.SparsePLDPmf(few or {0: 0.0}, m.grid, m.infinite, pessimistic_estimate=True)
 
 
 @contextlib.contextmanager

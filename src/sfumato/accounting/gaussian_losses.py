@@ -132,7 +132,8 @@ def _discretise(
         upper = [(weight, -centre) for weight, centre in upper]
         lower = [(weight, -centre) for weight, centre in lower]
     first, last = _range(upper, lower, sigma)
-    lowest, highest = math.floor(first / grid), math.ceil(last / grid)
+    lowest = math.floor(first / grid)
+    highest = max(math.ceil(last / grid), lowest + 1)
     losses = np.arange(lowest, highest + 1, dtype=np.float64) * grid
     with np.errstate(divide="ignore"):
         x = inverse(losses)

@@ -36,12 +36,13 @@ from sfumato.accounting.atoms import (
     ParallelAtom,
     PoissonAtom,
     flatten,
+    pure_epsilon,
 )
+from sfumato.accounting.convolution import ROUNDING, repeated
 from sfumato.accounting.dpa import GRID, Floats, LossMasses, Pld, Profile
 from sfumato.accounting.gaussian_losses import gaussian_losses
 from sfumato.accounting.rdp import atom_rdp
 from sfumato.accounting.support import UnsupportedError
-from sfumato.accounting.theorems import amplify
 from sfumato.core.events import (
     DiscreteGaussianEvent,
     DiscreteLaplaceEvent,
@@ -64,10 +65,8 @@ SMALLEST_DELTA = 1e-12
 _MOST_CELLS = 1 << 22
 _FEW = 1000
 _FINEST = 2e-6
+_WIDEST = 100.0
 _TAIL = 1e-15
-"""Charged for every step as infinite loss: half for tails cut off, half for the FFT's rounding.
-
-The rounding was measured against 80-bit arithmetic at no more than 1.3 * 2^-53 a step."""
 _REACH = 10.0
 """Standard deviations of a discrete Gaussian that are kept; 1e-23 beyond."""
 _HOPELESS = 1e-6
@@ -112,7 +111,7 @@ def loss_distribution(
     cells = max(int(np.count_nonzero(d.probs)) for d in directions)
     rounding = 2.0**-53 * math.sqrt(cells) if cells > _FEW else 0.0
     charged = [replace(d, infinite=min(1.0, d.infinite + rounding)) for d in directions]
-    return LossDistribution(charged, rounding + _TAIL * sum(count for _, count in atoms))
+    return LossDistribution(charged, rounding + ROUNDING * sum(count for _, count in atoms))
 
 
 def choose_grid(atoms: Multiset, fineness: float = 10.0, coarsest: float = GRID) -> float:
@@ -126,16 +125,36 @@ def choose_grid(atoms: Multiset, fineness: float = 10.0, coarsest: float = GRID)
     deviations = [math.sqrt(size) for count, size in sizes if count > 1 and size > 0]
     fine = min([coarsest, *(deviation / fineness for deviation in deviations)])
     total = sum(count * size for count, size in sizes)
-    reach = total + 15 * math.sqrt(total)
-    return max(fine, 2 * reach / _MOST_CELLS, _FINEST)
+    reach = max([total + 15 * math.sqrt(total), *(_span(atom) for atom, _ in atoms)])
+    grid = max(fine, 2 * reach / _MOST_CELLS, _FINEST)
+    if grid > _WIDEST:
+        raise UnsupportedError("an epsilon beyond a hundred million has no use")
+    return grid
+
+
+def _span(atom: Atom) -> float:
+    """About the largest loss of one release, which must fit on the grid by itself."""
+    if isinstance(atom, ParallelAtom):
+        return max(_span(inner) for part in atom.stays | atom.moves for inner, _ in part)
+    if isinstance(atom, PoissonAtom):
+        return _span(atom.leaf.stretched((1 + atom.replace) * atom.records))
+    if isinstance(atom, FixedSizeAtom):
+        return _span(atom.leaf)
+    if isinstance(atom, GaussianEvent | DiscreteGaussianEvent):
+        rho = float(atom_rdp(atom, (2.0,)).values[0]) / 2
+        return rho + 15 * math.sqrt(2 * rho)
+    return (atom.epsilon if isinstance(atom, EpsilonDeltaEvent) else pure_epsilon(atom)) or 0.0
 
 
 def _second_order(atom: Atom) -> float:
     """RDP at order 2: about the variance of one loss, and at least its mean."""
     try:
-        return float(atom_rdp(atom, (2.0,)).values[0])
+        size = float(atom_rdp(atom, (2.0,)).values[0])
     except UnsupportedError:
         return 0.0
+    if math.isinf(size) and isinstance(atom, PoissonAtom):
+        return _second_order(atom.leaf.stretched(2 * atom.records))
+    return size
 
 
 def merged(atoms: Multiset) -> list[tuple[Atom, int]]:
@@ -157,8 +176,14 @@ def compose_atoms(atoms: Multiset, grid: float) -> Pld:
         survival += count * math.log1p(-infinite)
         if survival < math.log(_HOPELESS):
             return dpa.nothing_left(grid)
-        total = total.compose(dpa.self_compose(one, count, count * _TAIL), _TAIL)
+        total = total.compose(_times(one, count), _TAIL)
     return total
+
+
+def _times(distribution: Pld, count: int) -> Pld:
+    if count == 1:
+        return distribution
+    return dpa.from_masses([repeated(m, count, _TAIL) for m in dpa.masses(distribution)])
 
 
 # --- reading a distribution ---------------------------------------------------------------------
@@ -232,12 +257,8 @@ def _(atom: DiscreteLaplaceEvent, grid: float) -> Pld:
     tail = 1 / (1 + decay)
     probs = np.exp(-between / scale) * math.tanh(0.5 / scale)
     losses = np.concatenate([[steps], steps - 2 * between, [-steps]]) / scale
-    return dpa.from_losses(
-        losses,
-        np.concatenate([[tail], probs, [tail * math.exp(-steps / scale)]]),
-        0.0,
-        grid,
-    )
+    probs = np.concatenate([[tail], probs, [tail * math.exp(-steps / scale)]])
+    return dpa.from_losses((losses, probs, 0.0), grid=grid)
 
 
 @atom_pld.register
@@ -251,7 +272,7 @@ def _(atom: DiscreteGaussianEvent, grid: float) -> Pld:
     probs = np.exp(-((at / atom.sigma) ** 2) / 2)
     steps = atom.sensitivity / atom.sigma
     losses = steps * (steps / 2 - at / atom.sigma)
-    return dpa.from_losses(losses, probs / math.fsum(probs), _TAIL, grid)
+    return dpa.from_losses((losses, probs / math.fsum(probs), _TAIL), grid=grid)
 
 
 @atom_pld.register
@@ -265,7 +286,8 @@ def _(atom: RandomizedResponseEvent, grid: float) -> Pld:
     log_total = float(np.logaddexp(atom.epsilon, math.log(atom.categories - 1)))
     up, down = math.exp(atom.epsilon - log_total), math.exp(-log_total)
     losses = np.array([atom.epsilon, 0.0, -atom.epsilon])
-    return dpa.from_losses(losses, np.array([up, (atom.categories - 2) * down, down]), 0.0, grid)
+    probs = np.array([up, (atom.categories - 2) * down, down])
+    return dpa.from_losses((losses, probs, 0.0), grid=grid)
 
 
 @atom_pld.register
@@ -300,12 +322,14 @@ def _(atom: PoissonAtom, grid: float) -> Pld:
         )
     if isinstance(leaf, LaplaceEvent):
         return dpa.laplace(leaf.noise_multiplier, grid, q)
-    return _sampled(leaf, q, grid, mirrored=False)
+    return _sampled(leaf, q, grid)
 
 
 @atom_pld.register
 def _(atom: FixedSizeAtom, grid: float) -> Pld:
-    return _sampled(atom.leaf, atom.sample_rate, grid, mirrored=True)
+    """As a removal from a Poisson sample at eps >= 0, mirrored below."""
+    removal = PoissonAtom(atom.leaf, atom.sample_rate, records=1, replace=False)
+    return dpa.from_masses([_symmetric(dpa.masses(atom_pld(removal, grid))[0])])
 
 
 @atom_pld.register
@@ -314,7 +338,7 @@ def _(atom: ParallelAtom, grid: float) -> Pld:
     if atom.moves:
         moved = _worst([compose_atoms(part, grid) for part in atom.moves], grid)
         options.append(dpa.there_and_back(moved, _TAIL))
-    return dpa.self_compose(_worst(options, grid), atom.groups, atom.groups * _TAIL)
+    return _times(_worst(options, grid), atom.groups)
 
 
 def _two_point(epsilon: float, delta: float, grid: float) -> Pld:
@@ -324,7 +348,7 @@ def _two_point(epsilon: float, delta: float, grid: float) -> Pld:
     """
     odds = math.exp(-epsilon)
     probs = (1 - delta) * np.array([1.0, odds]) / (1 + odds)
-    return dpa.from_losses(np.array([epsilon, -epsilon]), probs, delta, grid)
+    return dpa.from_losses((np.array([epsilon, -epsilon]), probs, delta), grid=grid)
 
 
 def _gaussian(
@@ -336,35 +360,38 @@ def _gaussian(
 # --- curves -------------------------------------------------------------------------------------
 
 
-def _mirror(profile: Profile) -> Profile:
-    """The curve of (Q, P) from that of (P, Q): 1 - e^x + e^x delta(-x)."""
-    return lambda at: 1 - np.exp(at) * (1 - profile(-at))
-
-
 @lru_cache(maxsize=32)
-def _sampled(leaf: Leaf, q: float, grid: float, mirrored: bool) -> Pld:
-    """The curve of a leaf on a random sample, from the leaf's own; see the module's docstring."""
+def _sampled(leaf: Leaf, q: float, grid: float) -> Pld:
+    """A Poisson-sampled leaf: P' = (1 - q) Q + q P against Q, from the losses of P against Q.
+
+    A loss l becomes ln(1 - q + q e^l); its mass under Q stays. What Q alone can reach has loss
+    ln(1 - q), what P alone can reach stays infinite.
+    """
     (own,) = dpa.masses(atom_pld(leaf, grid))
-    highest = math.ceil(amplify(max(grid, float(own.losses[-1])), q) / grid)
+    losses = own.losses
+    grown = np.log1p(q * np.expm1(np.minimum(losses, 30.0)))
+    far = losses + np.log(q + (1 - q) * np.exp(-np.maximum(losses, 30.0)))
+    new = np.where(losses > 30, far, grown)
+    with np.errstate(divide="ignore"):
+        log_below = np.log(np.maximum(own.probs, 0.0)) - losses
+    below, above = np.exp(log_below), np.exp(log_below + new)
+    alone = max(0.0, 1 - float(below.sum()))
+    new = np.append(new, math.log1p(-q))
+    removed = (new, np.append(above, (1 - q) * alone), q * own.infinite)
+    added = (-new, np.append(below, alone), 0.0)
+    return dpa.from_losses(removed, added, grid=grid)
 
-    def removed(at: Floats) -> Floats:
-        inside = (np.exp(at) - (1 - q)) / q
-        below = inside <= 0
-        epsilons = np.log(np.where(below, 1.0, inside))
-        return np.where(below, -np.expm1(at), q * delta_at(own, epsilons))
 
-    added = _mirror(removed)
-    if mirrored:
-        points = np.arange(-highest, highest + 1)
-        return dpa.from_profiles(
-            (points, lambda at: np.where(at >= 0, removed(at), added(at))), grid=grid
-        )
-    lowest = math.floor(math.log1p(-q) / grid) - 1
-    return dpa.from_profiles(
-        (np.arange(lowest, highest + 1), removed),
-        (np.arange(-highest, -lowest + 1), added),
-        grid=grid,
-    )
+def _symmetric(removed: LossMasses) -> LossMasses:
+    """The pair whose curve is that of ``removed`` at eps >= 0 and its mirror image below."""
+    losses, probs = removed.losses, np.maximum(removed.probs, 0.0)
+    above = probs[losses > 0]
+    below = above * np.exp(-losses[losses > 0])
+    middle = max(0.0, 1 - removed.infinite - float(above.sum()) - float(below.sum()))
+    first = int(np.count_nonzero(losses <= 0)) + removed.lowest  # the cell of above[0]
+    gap = np.zeros(first - 1)
+    both = np.concatenate([below[::-1], gap, [middle], gap, above])
+    return LossMasses(-(first + len(above) - 1), both, removed.infinite, removed.grid)
 
 
 def _worst(options: Sequence[Pld], grid: float) -> Pld:
