@@ -71,7 +71,9 @@ def variance(masses: LossMasses) -> float:
 
 
 def _log_mgf(masses: LossMasses, t: float) -> float:
+    """At least ln E[e^(t loss)]: what would be subnormal, which is slow, is rounded up."""
     filled = np.flatnonzero(masses.probs > 0)
     powers = t * (masses.lowest + filled)
     most = float(powers.max())
-    return most + math.log(float(np.dot(np.exp(powers - most), masses.probs[filled])))
+    weights = np.exp(np.maximum(powers - most, -200.0))
+    return most + math.log(float(np.dot(weights, np.maximum(masses.probs[filled], 1e-200))))

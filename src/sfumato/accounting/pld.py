@@ -43,6 +43,7 @@ from sfumato.accounting.dpa import GRID, Floats, LossMasses, Pld, Profile
 from sfumato.accounting.gaussian_losses import gaussian_losses
 from sfumato.accounting.rdp import atom_rdp
 from sfumato.accounting.support import UnsupportedError
+from sfumato.accounting.theorems import amplify
 from sfumato.core.events import (
     DiscreteGaussianEvent,
     DiscreteLaplaceEvent,
@@ -137,7 +138,8 @@ def _span(atom: Atom) -> float:
     if isinstance(atom, ParallelAtom):
         return max(_span(inner) for part in atom.stays | atom.moves for inner, _ in part)
     if isinstance(atom, PoissonAtom):
-        return _span(atom.leaf.stretched((1 + atom.replace) * atom.records))
+        whole = _span(atom.leaf.stretched((1 + atom.replace) * atom.records))
+        return amplify(whole, atom.sample_rate)
     if isinstance(atom, FixedSizeAtom):
         return _span(atom.leaf)
     if isinstance(atom, GaussianEvent | DiscreteGaussianEvent):
