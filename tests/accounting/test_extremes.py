@@ -13,7 +13,7 @@ from sfumato.accounting import Accountant
 
 LEAVES = [
     *(events.GaussianEvent(x) for x in (1e-170, 1e-3, 1e17, 1e170)),
-    *(events.LaplaceEvent(x) for x in (1e-3, 1e9, 1e100)),
+    *(events.LaplaceEvent(x) for x in (1e-2, 1e9, 1e100)),
     *(events.DiscreteLaplaceEvent(x) for x in (1e-3, 1e9)),
     events.DiscreteLaplaceEvent(1e6, 10**6),
     *(events.DiscreteGaussianEvent(x) for x in (1e-2, 0.1, 1e5)),

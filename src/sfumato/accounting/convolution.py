@@ -75,5 +75,6 @@ def _log_mgf(masses: LossMasses, t: float) -> float:
     filled = np.flatnonzero(masses.probs > 0)
     powers = t * (masses.lowest + filled)
     most = float(powers.max())
-    weights = np.exp(np.maximum(powers - most, -200.0))
-    return most + math.log(float(np.dot(weights, np.maximum(masses.probs[filled], 1e-200))))
+    # A sum, not np.dot: BLAS would start threads for it, which is slower on a busy machine.
+    terms = np.exp(np.maximum(powers - most, -200.0)) * np.maximum(masses.probs[filled], 1e-200)
+    return most + math.log(float(terms.sum()))

@@ -18,7 +18,7 @@ from scipy import fft
 
 from sfumato.accounting import dpa
 from sfumato.accounting.account import refuse_data_dependent, resolve_relation
-from sfumato.accounting.atoms import Atom, Multiset, flatten
+from sfumato.accounting.atoms import Atom, Multiset, flatten, pure_total
 from sfumato.accounting.convolution import ROUNDING, bound, mean, variance, wrap
 from sfumato.accounting.dpa import Floats, LossMasses
 from sfumato.accounting.pld import SMALLEST_DELTA, atom_pld, choose_grid, compose_atoms
@@ -73,6 +73,16 @@ def epsilon_curve(
     exact = _gaussian_curve(one, base, counts, delta)
     if exact is not None:
         return exact
+    each, first = pure_total(one), pure_total(base)
+    pure = counts * each + first if each is not None and first is not None else math.inf
+    return np.minimum(pure, _numeric_curve(step, prelude, counts, delta, relation))
+
+
+def _numeric_curve(
+    step: Event, prelude: Event, counts: NDArray[np.int64], delta: float, relation: Neighbours
+) -> Floats:
+    """By PLD, and by RDP where that has no loss distribution or cannot resolve delta."""
+    one, base = flatten(step, relation), flatten(prelude, relation)
     curve: Floats | None = None
     if delta >= SMALLEST_DELTA:
         with contextlib.suppress(UnsupportedError):
