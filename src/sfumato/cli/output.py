@@ -46,7 +46,14 @@ def number(value: float | None) -> str:
 
 def plain_table(title: str) -> Table:
     """A table with a line under its headings and nothing else drawn."""
-    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        collapse_padding=True,
+        pad_edge=False,
+    )
 
 
 def guarantee_table(guarantee: Guarantee, facts: dict[str, str]) -> Table:
