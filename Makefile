@@ -17,7 +17,7 @@ setup: .venv/.ready
 	  || { echo "make: this Python lacks the venv module; install it (Debian: apt-get install python3-venv)"; exit 1; }
 	@$(PYTHON) -m venv .venv
 	@echo "Installing the locked dependencies into .venv (about a minute) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev,peers]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev,peers,queries,polars,postgres,spark,tables]'
 	@touch $@
 
 demo: setup

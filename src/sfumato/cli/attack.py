@@ -12,6 +12,8 @@ from rich.console import Group
 
 from sfumato.cli.options import AsJson, Plot
 from sfumato.cli.output import console, number, plain_table, print_json
+from sfumato.cli.people_attacks import differencing, linkage
+from sfumato.cli.statistics_attacks import tracing
 
 if TYPE_CHECKING:
     from sfumato.attacks.averaging import Estimate
@@ -178,3 +180,8 @@ def averaging(
     console().print(averaging_table(result))
     if plot is not None:
         console().print(f"Plot written to {plot}")
+
+
+app.command()(tracing)
+app.command()(differencing)
+app.command()(linkage)

@@ -1,0 +1,63 @@
+"""A ledger as one process holds it open: the database, the clock, and what was last seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection
+
+from sfumato.ledger import store
+from sfumato.ledger.database import Database
+from sfumato.ledger.errors import LedgerError
+from sfumato.ledger.state import State
+from sfumato.ledger.terms import moment
+
+__all__ = ["Book", "utc_now"]
+
+
+def utc_now() -> datetime:
+    """The time of this machine's clock."""
+    return datetime.now(UTC)
+
+
+class Book:
+    """Transactions on one dataset at a time, and a watch against going back.
+
+    A process remembers the last entry it saw of each dataset. If the ledger later has fewer, an
+    older copy was put in its place, and nothing is spent.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self.database = database
+        self._clock = clock
+        self._seen: dict[str, int] = {}
+
+    def now(self) -> str:
+        """The time as entries hold it."""
+        return moment("clock", self._clock())
+
+    @contextmanager
+    def changing(self, name: str) -> Generator[tuple[Connection, State]]:
+        """A dataset that no one else can change until the block ends; all of it, or nothing."""
+        with self.database.writing() as connection:
+            state = store.load(connection, name, lock=True)
+            self._look(name, state.sequence)
+            yield connection, state
+        self._seen[name] = state.sequence
+
+    @contextmanager
+    def reading(self, name: str) -> Generator[tuple[Connection, State]]:
+        """A dataset as it is now."""
+        with self.database.reading() as connection:
+            yield connection, store.load(connection, name)
+
+    def _look(self, name: str, sequence: int) -> None:
+        seen = self._seen.get(name, 0)
+        if sequence < seen:
+            raise LedgerError(
+                f"dataset {name!r} went back from entry {seen} to {sequence} while it was open: an "
+                "older copy of the ledger was put in its place. Nothing was spent; restore the "
+                "newer one, or verify against a kept head"
+            )

@@ -1,0 +1,131 @@
+"""Allocation: smaller budgets for analysts and periods inside a dataset's.
+
+Each is a filter of its own over the dataset's grid, so that what it lets through is (epsilon,
+delta)-DP for the budget it states: what one analyst saw, or what one month revealed. A request must
+pass the dataset's gate and every cap it falls under. Analysts who share what they saw are covered
+by the dataset's cap, which stands above all of them.
+"""
+
+from __future__ import annotations
+
+import calendar
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from sfumato.core import validation
+from sfumato.ledger import store
+from sfumato.ledger.budget import Budget
+from sfumato.ledger.errors import LedgerError
+from sfumato.ledger.gate import Gate
+from sfumato.ledger.state import Held, State
+from sfumato.ledger.terms import Cap, moment
+
+__all__ = ["allot", "grant", "period_starts", "schedule"]
+
+_MOST_PERIODS = 1000
+
+
+def grant(connection: Connection, state: State, analyst: str, budget: Budget, at: str) -> Cap:
+    """An analyst's standing cap. A new one replaces the old and keeps what was spent."""
+    store.load_caps(connection, state, analyst)
+    old = _standing(state, analyst)
+    if old is not None and old.cap.budget == budget:
+        return old.cap
+    replaces = None if old is None else old.cap.number
+    return _add(
+        connection, state, _cap(state, budget, analyst=analyst, standing=True), at, replaces
+    )
+
+
+def _standing(state: State, analyst: str) -> Held | None:
+    for held in state.caps.values():
+        if held.cap.standing and held.cap.analyst == analyst:
+            return held
+    return None
+
+
+def allot(
+    connection: Connection,
+    state: State,
+    budget: Budget,
+    analyst: str | None,
+    starts: datetime | None,
+    ends: datetime | None,
+    label: str,
+    at: str,
+) -> Cap:
+    """A cap for a period, for one analyst or for everyone together."""
+    first = None if starts is None else moment("starts", starts)
+    last = None if ends is None else moment("ends", ends)
+    if first is not None and last is not None and not first < last:
+        raise LedgerError(f"ends must be after starts, got {first} and {last}")
+    cap = _cap(state, budget, analyst=analyst, starts=first, ends=last, label=label)
+    return _add(connection, state, cap, at, None)
+
+
+def schedule(
+    connection: Connection,
+    state: State,
+    budget: Budget,
+    analyst: str | None,
+    starts: list[datetime],
+    carry_over: bool,
+    at: str,
+) -> list[Cap]:
+    """A cap for each period between successive ``starts``.
+
+    With ``carry_over``, what a period leaves is added to the next: cap number k counts from the
+    first period's start to the k-th one's end and allows k times the budget.
+    """
+    made: list[Cap] = []
+    for number in range(1, len(starts)):
+        begins = starts[0] if carry_over else starts[number - 1]
+        allowed = budget.times(number) if carry_over else budget
+        label = f"period {number} of {len(starts) - 1}" + (", carried over" if carry_over else "")
+        made.append(allot(connection, state, allowed, analyst, begins, starts[number], label, at))
+    return made
+
+
+def period_starts(first: datetime, every: str | timedelta, periods: int) -> list[datetime]:
+    """The start of each period, and the end of the last."""
+    periods = validation.count("periods", periods)
+    if periods > _MOST_PERIODS:
+        validation.fail("periods", f"at most {_MOST_PERIODS}", periods)
+    if every == "month":
+        return [_months_later(first, number) for number in range(periods + 1)]
+    lengths = {"day": timedelta(days=1), "week": timedelta(weeks=1)}
+    length = lengths.get(every) if isinstance(every, str) else every
+    if not isinstance(length, timedelta) or length <= timedelta():
+        validation.fail("every", "'day', 'week', 'month' or a positive timedelta", every)
+    return [first + number * length for number in range(periods + 1)]
+
+
+def _months_later(first: datetime, months: int) -> datetime:
+    """The same day of a later month, or that month's last."""
+    years, month = divmod(first.month - 1 + months, 12)
+    year = first.year + years
+    day = min(first.day, calendar.monthrange(year, month + 1)[1])
+    return first.replace(year=year, month=month + 1, day=day)
+
+
+def _cap(
+    state: State,
+    budget: Budget,
+    *,
+    analyst: str | None,
+    starts: str | None = None,
+    ends: str | None = None,
+    label: str = "",
+    standing: bool = False,
+) -> Cap:
+    if not isinstance(budget, Budget):  # pyright: ignore[reportUnnecessaryIsInstance]
+        validation.fail("budget", "a Budget, as in Budget(1.0, 1e-7)", budget)
+    gate = Gate.of(budget, state.terms.gate.orders)
+    return Cap(state.sequence + 1, budget, gate, analyst, starts, ends, label, standing)
+
+
+def _add(connection: Connection, state: State, cap: Cap, at: str, replaces: int | None) -> Cap:
+    payload = {"at": at, "replaces": replaces} | cap.to_payload()
+    store.append(connection, state, "cap", payload)
+    return cap

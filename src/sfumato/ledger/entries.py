@@ -1,0 +1,165 @@
+"""Entries: the append-only chain from which everything else in a ledger follows.
+
+    hash = SHA-256 of the JSON list [dataset, sequence, kind, payload, previous hash]
+
+so that no entry can be changed, dropped, added or moved without changing every hash after it. The
+last hash, the *head*, fixes the whole history: keep it where the ledger's administrator cannot
+write, and a rewritten or shortened history shows.
+
+========  ==========================================================================================
+kind      payload, besides the time ``at``
+========  ==========================================================================================
+open      the terms: budget, unit, neighbours, orders, limits
+cap       a smaller budget for an analyst, a period, or both
+reserve   a request that passed: event, charge, analyst, request, which caps it counts for
+commit    the answer of a reservation
+failed    that a reservation ended without an answer; it stays charged
+refund    the steps of a reservation that were never run
+plan      events declared in advance and charged as one
+========  ==========================================================================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.core import validation
+from sfumato.ledger.errors import LedgerError
+
+__all__ = ["GENESIS", "Entry", "Head", "canonical", "digest", "entry_hash", "mark_of"]
+
+GENESIS = "0" * 64
+"""The hash before the first."""
+
+
+def canonical(value: object) -> str:
+    """The one JSON text of a value: sorted keys, no spaces, ASCII, no NaN.
+
+    Raises:
+        ValueError: for what JSON cannot hold.
+    """
+    try:
+        return json.dumps(
+            value,
+            sort_keys=True,
+            separators=(",", ":"),
+            ensure_ascii=True,
+            allow_nan=False,
+            default=_plain,
+        )
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(
+            f"a ledger stores JSON (numbers, text, lists, objects): {error}; convert the value"
+        ) from error
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and arrays, and our own records, as JSON knows them."""
+    for method in ("to_dict", "tolist"):
+        convert = getattr(value, method, None)
+        if callable(convert):
+            return convert()
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def digest(value: object) -> str:
+    """SHA-256 of the value's canonical JSON."""
+    return hashlib.sha256(canonical(value).encode("ascii")).hexdigest()
+
+
+def entry_hash(dataset: str, sequence: int, kind: str, payload: str, previous: str) -> str:
+    """The hash that the next entry will hold."""
+    return digest([dataset, sequence, kind, payload, previous])
+
+
+def mark_of(kind: str, payload: Mapping[str, Any]) -> str | None:
+    """What may occur only once in a dataset: a key, a reservation's end, its refund."""
+    if kind == "reserve":
+        return f"key:{payload['key']}" if payload["key"] else None
+    if kind in ("commit", "failed"):
+        return f"end:{payload['reserve']}"
+    return f"refund:{payload['reserve']}" if kind == "refund" else None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the chain, as it is stored."""
+
+    dataset: str
+    sequence: int
+    kind: str
+    mark: str | None
+    payload: str
+    previous: str
+    hash: str
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The payload as an object."""
+        return json.loads(self.payload)
+
+    @property
+    def at(self) -> str:
+        """When it was written, by the writer's clock, UTC."""
+        return self.data["at"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "dataset": self.dataset,
+            "sequence": self.sequence,
+            "kind": self.kind,
+            "payload": self.data,
+            "previous": self.previous,
+            "hash": self.hash,
+        }
+
+
+@dataclass(frozen=True)
+class Head:
+    """The last entry's number and hash: the whole history in one line.
+
+    Example:
+        >>> head = Head("census", 7, "ab" * 32)
+        >>> Head.parse(str(head)) == head
+        True
+        >>> head.verify(b"secret", head.sign(b"secret"))
+        True
+    """
+
+    dataset: str
+    sequence: int
+    hash: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {"dataset": self.dataset, "sequence": self.sequence, "hash": self.hash}
+
+    def __str__(self) -> str:
+        return canonical(self.to_dict())
+
+    @classmethod
+    def parse(cls, text: str) -> Head:
+        """The inverse of ``str(head)``."""
+        try:
+            data = json.loads(text)
+            dataset = validation.name("dataset", data["dataset"])
+            sequence = validation.count("sequence", data["sequence"])
+            found = str(data["hash"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise LedgerError(f"not a kept head: {text!r} ({error})") from None
+        return cls(dataset, sequence, found)
+
+    def sign(self, key: bytes) -> str:
+        """HMAC-SHA256 of the head under ``key``, in hexadecimal."""
+        message = f"sfumato ledger head\n{self}".encode("ascii")
+        return hmac.new(key, message, hashlib.sha256).hexdigest()
+
+    def verify(self, key: bytes, signature: str) -> bool:
+        """Whether ``signature`` was made with ``key`` for this head."""
+        return hmac.compare_digest(self.sign(key), signature)

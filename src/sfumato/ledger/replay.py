@@ -1,0 +1,146 @@
+"""Replay: would the ledger have written these entries?"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from sfumato.core.events import Event, RepeatedEvent, event_from_dict
+from sfumato.ledger.amounts import SATURATED, Vector
+from sfumato.ledger.entries import Entry, canonical, digest
+from sfumato.ledger.gate import Gate
+from sfumato.ledger.plans import plan_event, promise
+from sfumato.ledger.spending import REASONS, cost_of, refundable
+from sfumato.ledger.state import State
+from sfumato.ledger.terms import Cap, Terms
+
+__all__ = ["Replay", "RuleBroken"]
+
+_TOLERANCE = 1e-6
+"""Relative: another machine's floating point, or a tighter bound in a later version, may differ."""
+
+
+class RuleBroken(Exception):  # noqa: N818 - not an error of the caller's
+    """An entry that the ledger would not have written."""
+
+
+class Replay:
+    """Takes entries in order, checks each against the rules, and keeps the state."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._number = 0
+        self._open: dict[int, dict[str, Any]] = {}  # reservations without an end
+        self._refunded: set[int] = set()
+        self._plans: dict[int, dict[str, Any]] = {}
+        self.state: State
+
+    def take(self, entry: Entry) -> None:
+        """One entry.
+
+        Raises:
+            RuleBroken: naming the entry and the rule.
+        """
+        self._number = entry.sequence
+        data = entry.data
+        judge = getattr(self, f"_judge_{entry.kind}", None)
+        if judge is None:
+            self._fail(f"is of unknown kind {entry.kind!r}")
+        if (entry.kind == "open") != (entry.sequence == 1):
+            self._fail("opens the dataset, or should")
+        try:
+            judge(data)
+            self.state.advance(entry.sequence, entry.kind, data, entry.hash)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            self._fail(f"does not hold what it should ({error})")
+
+    def _fail(self, what: str) -> NoReturn:
+        raise RuleBroken(f"entry {self._number} {what}")
+
+    def _judge_open(self, data: dict[str, Any]) -> None:
+        terms = Terms.from_payload(self._name, {k: v for k, v in data.items() if k != "at"})
+        self._require_limits(terms.gate, Gate.of(terms.budget, terms.gate.orders))
+        self.state = State.start(terms)
+
+    def _judge_cap(self, data: dict[str, Any]) -> None:
+        cap = Cap.from_payload(self._number, data, self.state.terms.gate.orders)
+        self._require_limits(cap.gate, Gate.of(cap.budget, cap.gate.orders))
+        replaced = data["replaces"]
+        if replaced is not None:
+            old = self.state.caps[replaced].cap
+            if not (old.standing and cap.standing and old.analyst == cap.analyst):
+                self._fail(f"replaces cap {replaced}, which is not the same analyst's grant")
+
+    def _require_limits(self, found: Gate, right: Gate) -> None:
+        pairs = zip((*found.limits, found.slack), (*right.limits, right.slack), strict=True)
+        if any(limit > allowed + _TOLERANCE * abs(allowed) for limit, allowed in pairs):
+            self._fail("has limits above those of its budget")
+
+    def _judge_reserve(self, data: dict[str, Any]) -> None:
+        event = event_from_dict(data["event"])
+        if data["digest"] != digest([data["event"], data["request"], data["analyst"]]):
+            self._fail("has a digest of another request")
+        if data["plan"] is None:
+            self._require_charge(data, event)
+        else:
+            self._require_planned(data)
+        self._open[self._number] = data
+
+    def _judge_plan(self, data: dict[str, Any]) -> None:
+        events = [event_from_dict(event) for event in data["events"]]
+        found = promise(events, data["delta"], self.state.terms)
+        if data["epsilon"] < found.epsilon * (1 - _TOLERANCE):
+            self._fail(f"claims epsilon {data['epsilon']} for a plan that costs {found.epsilon}")
+        self._require_charge(data, plan_event(found))
+        self._plans[self._number] = data
+
+    def _require_charge(self, data: dict[str, Any], event: Event) -> None:
+        charged, cost = Vector.from_list(data["charge"]), cost_of(event, self.state.terms)
+        if not _covers(charged, cost):
+            self._fail(f"was charged {charged.to_list()}, less than its cost {cost.to_list()}")
+        state, at = self.state, data["at"]
+        covering = state.covering(data["analyst"], at)
+        if [held.cap.number for held in covering] != data["caps"]:
+            self._fail("was not counted for the caps it falls under")
+        if state.terms.closed and not any(held.cap.analyst is not None for held in covering):
+            self._fail("was spent from a closed dataset without a cap")
+        for scope in state.scopes(data["analyst"], at):
+            if not scope.gate.fits(scope.spent.plus(charged)):
+                self._fail(f"exceeds {scope.name}")
+
+    def _require_planned(self, data: dict[str, Any]) -> None:
+        plan, drawn = self._plans[data["plan"]], self.state.plans[data["plan"]]
+        if canonical(plan["events"][drawn]) != canonical(data["event"]):
+            self._fail(f"is not what plan {data['plan']} has next")
+        if any(data["charge"]) or data["caps"] or plan["analyst"] != data["analyst"]:
+            self._fail(f"is not drawn from plan {data['plan']} as it should be")
+
+    def _judge_commit(self, data: dict[str, Any]) -> None:
+        if data["reserve"] not in self._open:
+            self._fail(f"ends reservation {data['reserve']}, which is not open")
+        del self._open[data["reserve"]]
+
+    _judge_failed = _judge_commit
+
+    def _judge_refund(self, data: dict[str, Any]) -> None:
+        number = data["reserve"]
+        reservation = self._open.get(number)
+        if reservation is None or number in self._refunded or reservation["plan"] is not None:
+            self._fail(f"refunds reservation {number}, which cannot be refunded")
+        event = event_from_dict(reservation["event"])
+        if not isinstance(event, RepeatedEvent) or not 0 <= data["steps"] <= event.count:
+            self._fail(f"refunds steps that reservation {number} does not have")
+        if data["because"] not in REASONS or data["caps"] != reservation["caps"]:
+            self._fail(f"does not refund reservation {number} as it should")
+        charged = Vector.from_list(reservation["charge"])
+        taken = Vector.zero(len(charged.orders))
+        if data["steps"]:
+            taken = cost_of(RepeatedEvent(event.event, data["steps"]), self.state.terms)
+        if not _covers(refundable(charged, taken), Vector.from_list(data["back"])):
+            self._fail(f"gives back more than reservation {number} left unused")
+        self._refunded.add(number)
+
+
+def _covers(large: Vector, small: Vector) -> bool:
+    """Whether every part is at least the other's, within the tolerance."""
+    pairs = zip(large.to_list(), small.to_list(), strict=True)
+    return all(b <= a * (1 + _TOLERANCE) + 1 or b == a == SATURATED for a, b in pairs)

@@ -1,0 +1,150 @@
+"""Status and preview, computed from a state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sfumato.accounting.account import account
+from sfumato.core.events import (
+    ComposedEvent,
+    EpsilonDeltaEvent,
+    Event,
+    RepeatedEvent,
+    event_from_dict,
+)
+from sfumato.core.guarantee import Guarantee
+from sfumato.ledger import amounts
+from sfumato.ledger.amounts import Vector
+from sfumato.ledger.entries import Entry
+from sfumato.ledger.errors import BudgetExceeded
+from sfumato.ledger.gate import Gate
+from sfumato.ledger.spending import cost_of, refuse_unless_it_fits
+from sfumato.ledger.state import Held, Scope, State
+from sfumato.ledger.status import OpenReservation, Preview, PreviewedEvent, ScopeStatus, Status
+from sfumato.ledger.terms import Terms
+
+__all__ = ["charged_events", "preview", "status"]
+
+
+def preview(state: State, events: Sequence[Event], analyst: str, at: str) -> Preview:
+    """Each event in order, and all of them together."""
+    scopes = state.scopes(analyst, at)
+    whole, found = Vector.zero(len(state.terms.gate.limits)), list[PreviewedEvent]()
+    for event in events:
+        cost = cost_of(event, state.terms)
+        whole = whole.plus(cost)
+        one, scopes = _preview_one(state.terms, scopes, event, cost)
+        found.append(one)
+    own = state.terms.gate
+    return Preview(
+        state.terms,
+        tuple(found),
+        _rise(own, state.spent, whole),
+        own.reading(state.spent.plus(whole)),
+        min(scope.gate.left(scope.spent) for scope in scopes),
+        all(one.passes for one in found),
+    )
+
+
+def _preview_one(
+    terms: Terms, scopes: list[Scope], event: Event, cost: Vector
+) -> tuple[PreviewedEvent, list[Scope]]:
+    rise = _rise(terms.gate, scopes[0].spent, cost)
+    reason = ""
+    try:
+        refuse_unless_it_fits(terms.dataset, scopes, cost)
+        scopes = [Scope(s.name, s.gate, s.spent.plus(cost)) for s in scopes]
+    except BudgetExceeded as refusal:
+        reason = str(refusal)
+    left = min(scope.gate.left(scope.spent) for scope in scopes)
+    reading = terms.gate.reading(scopes[0].spent)
+    return PreviewedEvent(event, rise, not reason, reading, left, reason), scopes
+
+
+def _rise(gate: Gate, spent: Vector, cost: Vector) -> float:
+    after = gate.reading_units(spent.plus(cost))
+    if after >= amounts.SATURATED:
+        return amounts.as_epsilon(amounts.SATURATED)
+    return amounts.as_epsilon(after - gate.reading_units(spent))
+
+
+def status(state: State, entries: Iterable[Entry], analyst: str, at: str, declared: bool) -> Status:
+    """Where the budget stands."""
+    entries = list(entries)
+    scopes = state.scopes(analyst, at)
+    return Status(
+        state.terms,
+        state.terms.gate.reading(state.spent),
+        min(scope.gate.left(scope.spent) for scope in scopes),
+        amounts.as_delta(max(0, state.terms.gate.slack - state.spent.slack)),
+        tuple(_cap_status(held, at) for _, held in sorted(state.caps.items())),
+        tuple(_open(entries)),
+        state.sequence,
+        sum(entry.kind == "reserve" for entry in entries),
+        _declared(state.terms, entries) if declared else None,
+        tuple(_plans(state.terms, entries)),
+        analyst,
+    )
+
+
+def _cap_status(held: Held, at: str) -> ScopeStatus:
+    cap, gate = held.cap, held.cap.gate
+    active = (cap.starts is None or cap.starts <= at) and (cap.ends is None or at < cap.ends)
+    return ScopeStatus(
+        cap.describe(),
+        cap.budget,
+        gate.reading(held.spent),
+        gate.left(held.spent),
+        amounts.as_delta(max(0, gate.slack - held.spent.slack)),
+        cap.analyst,
+        active,
+    )
+
+
+def _open(entries: Sequence[Entry]) -> list[OpenReservation]:
+    ended = {entry.data["reserve"] for entry in entries if entry.kind in ("commit", "failed")}
+    return [
+        OpenReservation(entry.sequence, data["at"], data["analyst"], data["label"])
+        for entry in entries
+        if entry.kind == "reserve" and entry.sequence not in ended
+        for data in [entry.data]
+    ]
+
+
+def charged_events(entries: Iterable[Entry]) -> list[Event]:
+    """What was charged, as events: plans as the events they declare, refunds taken off."""
+    found: dict[int, Event] = {}
+    for entry in entries:
+        data = entry.data
+        if entry.kind == "reserve" and data["plan"] is None:
+            found[entry.sequence] = event_from_dict(data["event"])
+        elif entry.kind == "plan":
+            found[entry.sequence] = _composed(data["events"])
+        elif entry.kind == "refund":
+            event = found.pop(data["reserve"])
+            if data["steps"] and isinstance(event, RepeatedEvent):
+                found[data["reserve"]] = RepeatedEvent(event.event, data["steps"])
+    return list(found.values())
+
+
+def _composed(events: Iterable[dict[str, Any]]) -> Event:
+    return ComposedEvent(tuple(event_from_dict(event) for event in events))
+
+
+def _declared(terms: Terms, entries: Iterable[Entry]) -> Guarantee | None:
+    events = charged_events(entries)
+    if not events:
+        return None
+    return account(events, terms.budget.delta, neighbours=terms.neighbours)
+
+
+def _plans(terms: Terms, entries: Iterable[Entry]) -> Iterable[dict[str, Any]]:
+    for entry in entries:
+        if entry.kind == "plan":
+            data = entry.data
+            promise = EpsilonDeltaEvent(data["epsilon"], data["delta"])
+            guarantee = Guarantee(
+                promise.epsilon, promise.delta, terms.neighbours, terms.unit, "pld"
+            )
+            yield {"plan": entry.sequence, "label": data["label"]} | guarantee.to_dict()

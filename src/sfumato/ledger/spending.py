@@ -1,0 +1,290 @@
+"""Spending: reserve, run, commit. The charge is on disk before the data is read.
+
+1. *Reserve*: the gate is asked and the charge written, in one transaction.
+2. The release runs. If it fails, or the process dies, the charge stays: noise may have been seen.
+3. *Commit*: the answer is written, and only then may anyone have it. Asked again with the same key,
+   the ledger returns this answer and charges nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from sqlalchemy import Connection
+
+from sfumato.core import validation
+from sfumato.core.events import Event, RepeatedEvent
+from sfumato.core.guarantee import round_up
+from sfumato.ledger import amounts, store
+from sfumato.ledger.amounts import Vector
+from sfumato.ledger.book import Book
+from sfumato.ledger.charges import charge, require_unit
+from sfumato.ledger.entries import canonical, digest
+from sfumato.ledger.errors import BudgetExceeded, LedgerError
+from sfumato.ledger.state import Scope, State
+from sfumato.ledger.terms import Terms
+
+__all__ = [
+    "REASONS",
+    "Request",
+    "Spending",
+    "admit",
+    "cost_of",
+    "refundable",
+    "refuse_unless_it_fits",
+]
+
+REASONS = ("fixed plan", "released values")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for, checked and digested before any lock is taken."""
+
+    event: Event
+    analyst: str
+    key: str
+    request: Any
+    label: str
+    plan: int | None
+    digest: str
+
+    @classmethod
+    def make(
+        cls, event: Event, analyst: str, key: str, request: Any, label: str, plan: int | None
+    ) -> Request:
+        """A checked request."""
+        if not isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance]
+            validation.fail("event", "an event, as mechanism.event is", event)
+        digested = digest([event.to_dict(), request, analyst])
+        return cls(event, analyst, key, request, str(label), plan, digested)
+
+    def payload(self, at: str, cost: Vector, caps: list[int]) -> dict[str, Any]:
+        """What the reservation's entry holds."""
+        return {
+            "at": at,
+            "analyst": self.analyst,
+            "caps": caps,
+            "charge": cost.to_list(),
+            "digest": self.digest,
+            "event": self.event.to_dict(),
+            "key": self.key,
+            "label": self.label,
+            "plan": self.plan,
+            "request": self.request,
+        }
+
+
+def cost_of(event: Event, terms: Terms) -> Vector:
+    """What ``event`` costs this dataset; an error if it speaks of another unit or relation."""
+    require_unit(event, terms.unit)
+    return charge(event, terms.neighbours, terms.gate.orders)
+
+
+def admit(
+    connection: Connection, state: State, analyst: str, cost: Vector, at: str
+) -> tuple[list[int], list[Scope]]:
+    """Asks the gate: the numbers of the caps to charge, and the scopes as they were before.
+
+    Raises:
+        BudgetExceeded: if some limit refuses.
+    """
+    store.load_caps(connection, state, analyst)
+    covering = state.covering(analyst, at)
+    if state.terms.closed and not any(held.cap.analyst is not None for held in covering):
+        who = f"analyst {analyst!r}" if analyst else "a request without an analyst"
+        raise BudgetExceeded(
+            f"dataset {state.terms.dataset!r} is closed, and {who} has no cap there now: grant one",
+            state.terms.dataset,
+            "the dataset",
+        )
+    scopes = state.scopes(analyst, at)
+    refuse_unless_it_fits(state.terms.dataset, scopes, cost)
+    return [held.cap.number for held in covering], scopes
+
+
+def refuse_unless_it_fits(dataset: str, scopes: list[Scope], cost: Vector) -> None:
+    """Raises :class:`BudgetExceeded` for the first scope in which ``cost`` does not fit."""
+    for scope in scopes:
+        after = scope.spent.plus(cost)
+        if not scope.gate.fits(after):
+            left = scope.gate.left(scope.spent)
+            reason = _reason(scope, after, cost)
+            raise BudgetExceeded(
+                f"refused by {scope.name} of {dataset!r}: {reason}. Nothing was spent; a pure "
+                f"release of epsilon {_down(left)} would pass",
+                dataset,
+                scope.name,
+                left,
+            )
+
+
+def _reason(scope: Scope, after: Vector, cost: Vector) -> str:
+    gate = scope.gate
+    if after.slack > gate.slack:
+        return (
+            f"the release needs delta {amounts.as_delta(cost.slack):g}, and "
+            f"{amounts.as_delta(max(0, gate.slack - scope.spent.slack)):g} of the budget's "
+            "opaque_delta is left"
+        )
+    reading = gate.reading(after)
+    cap = f"{amounts.as_epsilon(gate.epsilon):g}"
+    if reading == float("inf"):
+        return "noise of this kind needs a delta, and the budget has none left for it"
+    return f"it would read epsilon {round_up(reading):g}, and the cap is {cap}"
+
+
+def _down(value: float) -> str:
+    """Four digits, never above the value."""
+    text = f"{value:.4g}"
+    return text if float(text) <= value else f"{value - 10 ** (len(str(int(value))) - 5):.4g}"
+
+
+class Spending:
+    """A reservation, open until it is committed or fails. Use it as a context manager.
+
+    Attributes:
+        dataset: which budget.
+        sequence: the number of the reservation's entry.
+        repeated: the same key was answered before; :attr:`answer` is that answer, nothing was
+            charged, and the release must not run again.
+        answer: what was stored, if repeated; what was committed, afterwards.
+    """
+
+    def __init__(
+        self,
+        book: Book,
+        request: Request,
+        dataset: str,
+        sequence: int,
+        scopes: list[Scope],
+        cost: Vector,
+        answered: tuple[bool, Any] = (False, None),
+    ) -> None:
+        self.dataset, self.sequence = dataset, sequence
+        self.repeated, self.answer = answered
+        self.event, self.analyst = request.event, request.analyst
+        self._book = book
+        self._planned = request.plan is not None
+        self._scopes, self._cost = scopes, cost
+        self._done, self._refunded = self.repeated, False
+
+    @property
+    def reading(self) -> float:
+        """The dataset's odometer reading with this reservation."""
+        return self._scopes[0].gate.reading(self._after(self._scopes[0]))
+
+    @property
+    def cost(self) -> float:
+        """By how much the reading rose."""
+        own = self._scopes[0]
+        before = own.gate.reading_units(own.spent)
+        return amounts.as_epsilon(own.gate.reading_units(self._after(own)) - before)
+
+    @property
+    def left(self) -> float:
+        """The largest epsilon of a further pure release that passes every limit of this one."""
+        return min(scope.gate.left(self._after(scope)) for scope in self._scopes)
+
+    def _after(self, scope: Scope) -> Vector:
+        return scope.spent.plus(self._cost)
+
+    def commit(self, answer: Any = None) -> None:
+        """Writes the answer. Give it to no one before this returns.
+
+        Raises:
+            LedgerError: if the reservation is not open, or the database fails.
+        """
+        self._require_open("committed")
+        canonical(answer)  # what JSON cannot hold is an error before anything is written
+        self._end("commit", {"answer": answer})
+        self.answer = answer
+
+    def stop_after(self, steps: int, because: str) -> None:
+        """Gives back the steps of a repeated event that were never run.
+
+        The charge becomes that of ``steps`` steps, rounded up, at every order: never a difference
+        of epsilons. Valid only if stopping did not look at unreleased data.
+
+        Args:
+            steps: how many steps were run, 0 included.
+            because: "fixed plan" or "released values".
+        """
+        self._require_open("refunded")
+        if because not in REASONS:
+            validation.fail("because", "'fixed plan' or 'released values'", because)
+        if self._refunded:
+            raise LedgerError(f"reservation {self.sequence} was refunded before: that is final")
+        if self._planned:
+            raise LedgerError("a declared plan was charged as a whole: its steps are not refunded")
+        if not isinstance(self.event, RepeatedEvent):
+            raise LedgerError(
+                f"only a repeated event has steps to refund, this is {self.event.kind!r}: reserve "
+                "it as repeat(step, count)"
+            )
+        steps = validation.at_least("steps", steps, 0)
+        if steps > self.event.count:
+            validation.fail("steps", f"at most the {self.event.count} that were reserved", steps)
+        self._refund(self.event, steps, because)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._done:
+            return
+        if kind is None:
+            self.commit(None)
+            return
+        with contextlib.suppress(LedgerError):  # the first error says more; it stays charged
+            self._end("failed", {})
+
+    def _require_open(self, what: str) -> None:
+        if self.repeated:
+            raise LedgerError(
+                "this key was answered before: return spending.answer, and draw no new noise"
+            )
+        if self._done:
+            raise LedgerError(f"reservation {self.sequence} has ended and cannot be {what}")
+
+    def _end(self, kind: str, extra: dict[str, Any]) -> None:
+        with self._book.changing(self.dataset) as (connection, state):
+            payload = {"at": self._book.now(), "reserve": self.sequence} | extra
+            store.append(connection, state, kind, payload)
+        self._done = True
+
+    def _refund(self, event: RepeatedEvent, steps: int, because: str) -> None:
+        with self._book.changing(self.dataset) as (connection, state):
+            store.load_caps(connection, state, self.analyst)
+            entry = store.entry_numbered(connection, self.dataset, self.sequence)
+            assert entry is not None
+            taken = Vector.zero(len(self._cost.orders))
+            if steps:
+                taken = cost_of(RepeatedEvent(event.event, steps), state.terms)
+            back = refundable(self._cost, taken)
+            payload = {
+                "at": self._book.now(),
+                "reserve": self.sequence,
+                "back": back.to_list(),
+                "because": because,
+                "caps": entry.data["caps"],
+                "steps": steps,
+            }
+            store.append(connection, state, "refund", payload)
+        self._cost = self._cost.minus(back)
+        self._refunded = True
+
+
+def refundable(charged: Vector, taken: Vector) -> Vector:
+    """What is given back: nothing where the charge was saturated, and never less than nothing."""
+    pairs = zip(charged.orders, taken.orders, strict=True)
+    orders = tuple(0 if a >= amounts.SATURATED else max(0, a - b) for a, b in pairs)
+    return Vector(orders, max(0, charged.slack - taken.slack))

@@ -1,0 +1,226 @@
+"""What a ledger tells: status and preview, as plain records."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.core.events import Event
+from sfumato.core.guarantee import Guarantee, round_up
+from sfumato.ledger.budget import Budget
+from sfumato.ledger.terms import Terms
+
+__all__ = ["OpenReservation", "Preview", "PreviewedEvent", "ScopeStatus", "Status"]
+
+READING = "an odometer reading; the guarantee is the cap"
+DECLARED = "if all of it had been declared in advance"
+
+
+def _number(value: float) -> float | str:
+    return value if math.isfinite(value) else "inf"
+
+
+def _shown(value: float) -> str:
+    return "infinite" if math.isinf(value) else f"{round_up(value):.10g}"
+
+
+@dataclass(frozen=True)
+class ScopeStatus:
+    """One limit: the dataset's own, or a cap's.
+
+    Attributes:
+        name: which limit, in words.
+        budget: what it allows.
+        reading: what has been spent converts to.
+        left: the largest epsilon of a pure release that would pass it.
+        opaque_left: what is left of its delta for opaque releases.
+        analyst: whose cap; None for everyone's and for the dataset itself.
+        active: whether it applies now.
+    """
+
+    name: str
+    budget: Budget
+    reading: float
+    left: float
+    opaque_left: float
+    analyst: str | None = None
+    active: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "name": self.name,
+            "analyst": self.analyst,
+            "active": self.active,
+            "budget": self.budget.to_dict(),
+            "reading": _number(self.reading),
+            "left": self.left,
+            "opaque_left": self.opaque_left,
+        }
+
+
+@dataclass(frozen=True)
+class OpenReservation:
+    """A reservation without an end: still running, or cut off by a crash. Charged either way."""
+
+    sequence: int
+    at: str
+    analyst: str
+    label: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {"entry": self.sequence, "at": self.at, "analyst": self.analyst, "label": self.label}
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a dataset's budget stands.
+
+    Attributes:
+        terms: the cap, unit and relation: the guarantee.
+        reading: the odometer: what was spent so far converts to. Not a guarantee by itself.
+        left: the largest epsilon of a pure release that would pass, for the analyst asked about.
+        opaque_left: what is left of delta for opaque releases.
+        caps: the caps, of the analyst asked about and everyone's, or all of them.
+        open: reservations without an end.
+        entries: how many entries the chain has; ``releases`` how many reservations.
+        declared: what all charged events promise if they had been fixed in advance (by PLD); None
+            if it was not asked for or nothing was charged.
+        plans: what each declared plan promises by itself.
+    """
+
+    terms: Terms
+    reading: float
+    left: float
+    opaque_left: float
+    caps: tuple[ScopeStatus, ...] = ()
+    open: tuple[OpenReservation, ...] = ()
+    entries: int = 0
+    releases: int = 0
+    declared: Guarantee | None = None
+    plans: tuple[dict[str, Any], ...] = ()
+    analyst: str = ""
+
+    @property
+    def dataset(self) -> str:
+        """Its name."""
+        return self.terms.dataset
+
+    @property
+    def budget(self) -> Budget:
+        """The dataset's cap."""
+        return self.terms.budget
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What all releases together promise: the cap."""
+        return self.terms.guarantee
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; epsilon and delta are the cap's."""
+        declared = self.declared.to_dict() | {"meaning": DECLARED} if self.declared else None
+        return {
+            "dataset": self.dataset,
+            **self.guarantee.to_dict(),
+            "opaque_delta": self.budget.opaque,
+            "description": self.terms.description,
+            "closed": self.terms.closed,
+            "reading": _number(self.reading),
+            "reading_meaning": READING,
+            "left": self.left,
+            "opaque_left": self.opaque_left,
+            "analyst": self.analyst,
+            "caps": [cap.to_dict() for cap in self.caps],
+            "open": [reservation.to_dict() for reservation in self.open],
+            "entries": self.entries,
+            "releases": self.releases,
+            "declared": declared,
+            "plans": list(self.plans),
+        }
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.dataset}: {self.guarantee}",
+            f"  reading {_shown(self.reading)} ({READING})",
+            f"  left {_down(self.left)} for pure releases",
+        ]
+        lines += [
+            f"  {cap.name}: cap {cap.budget.epsilon:g}, reading {_shown(cap.reading)}, "
+            f"left {_down(cap.left)}"
+            for cap in self.caps
+            if cap.active
+        ]
+        if self.declared is not None:
+            lines.append(f"  {DECLARED}: {self.declared}")
+        if self.open:
+            lines.append(f"  open reservations: {', '.join(str(o.sequence) for o in self.open)}")
+        return "\n".join(lines)
+
+
+def _down(value: float) -> str:
+    return f"{math.floor(value * 1e6) / 1e6:.6g}"
+
+
+@dataclass(frozen=True)
+class PreviewedEvent:
+    """What one event would do, after those before it that passed.
+
+    Attributes:
+        cost: by how much the dataset's reading would rise.
+        passes: whether every limit lets it through.
+        reading, left: afterwards (unchanged if it does not pass).
+        reason: why it does not pass.
+    """
+
+    event: Event
+    cost: float
+    passes: bool
+    reading: float
+    left: float
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "event": self.event.to_dict(),
+            "cost": _number(self.cost),
+            "passes": self.passes,
+            "reading": _number(self.reading),
+            "left": self.left,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a list of events would cost. Nothing was spent.
+
+    Attributes:
+        events: each, in order; one that does not pass is left out of what follows.
+        cost: by how much the reading would rise if all of them ran, whether or not they pass.
+        reading: what it would then be.
+        left: what would be left after those that pass.
+        passes: whether all of them do.
+    """
+
+    terms: Terms
+    events: tuple[PreviewedEvent, ...]
+    cost: float
+    reading: float
+    left: float
+    passes: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; epsilon and delta are the cap's."""
+        return {
+            "dataset": self.terms.dataset,
+            **self.terms.guarantee.to_dict(),
+            "passes": self.passes,
+            "cost": _number(self.cost),
+            "reading": _number(self.reading),
+            "reading_meaning": READING,
+            "left": self.left,
+            "events": [event.to_dict() for event in self.events],
+        }

@@ -1,0 +1,93 @@
+"""The one door to Ibis's back ends: reading, and materialising a table inside the engine.
+
+Everything here is about *where* a table lives. What may be asked of it is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import ibis.expr.types as ir
+
+__all__ = ["CURATOR", "SourceError", "engine_name", "fetch", "materialise", "quiet"]
+
+CURATOR = logging.getLogger("sfumato.curator")
+"""What an engine says of private data, for the operator's eyes; silent unless configured."""
+CURATOR.addHandler(logging.NullHandler())
+CURATOR.propagate = False
+
+
+class SourceError(ValueError):
+    """The data source failed. The engine's own words may quote data, so they are not repeated."""
+
+
+def engine_name(table: ir.Table) -> str:
+    """The engine a table lives in: ``duckdb``, ``postgres``, ``pyspark``, ..."""
+    return str(table.get_backend().name)
+
+
+def fetch(table: ir.Table, doing: str) -> list[dict[str, Any]]:
+    """The rows of an aggregate, as plain Python values.
+
+    Raises:
+        SourceError: if the engine fails, in the same words whatever it holds.
+    """
+    with _private(doing):
+        return table.to_pyarrow().to_pylist()
+
+
+def materialise(table: ir.Table, doing: str) -> ir.Table:
+    """The same rows as a temporary table of the engine, computed once.
+
+    It lives as long as the connection (a Spark session's cache, elsewhere a temporary table).
+    """
+    backend: Any = table.get_backend()
+    name = f"sfumato_{secrets.token_hex(8)}"
+    with _private(doing):
+        if engine_name(table) == "pyspark":
+            frame = backend._session.sql(backend.compile(table)).cache()
+            frame.count()  # Spark caches when first read
+            frame.createOrReplaceTempView(name)
+        else:
+            query = backend.compile(table)
+            _execute(backend, f'CREATE TEMPORARY TABLE "{name}" AS {query}')
+        return backend.table(name)
+
+
+def _execute(backend: Any, statement: str) -> None:
+    cursor = backend.raw_sql(statement)
+    if engine_name_of(backend) == "postgres":
+        backend.con.commit()
+        cursor.close()
+
+
+def engine_name_of(backend: Any) -> str:
+    """The engine behind a connection."""
+    return str(backend.name)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without the warnings that Ibis raises about its own use of DuckDB."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*fetch_arrow_table")
+        yield
+
+
+@contextlib.contextmanager
+def _private(doing: str) -> Iterator[None]:
+    """Engine errors become one uniform error; the engine's words go to the curator's log."""
+    try:
+        with quiet():
+            yield
+    except Exception as error:
+        CURATOR.error("%s: %s", doing, error)
+        raise SourceError(
+            f"the data source failed while {doing}; its own message, which may quote data, is in "
+            "the log 'sfumato.curator'"
+        ) from None

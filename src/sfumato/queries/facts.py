@@ -1,0 +1,104 @@
+"""What is public about a protected table: everything a price may depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ibis.expr.datatypes as dt
+
+from sfumato.core import validation
+from sfumato.core.neighbours import Neighbours
+from sfumato.core.sensitivity import Norm, Sensitivity
+from sfumato.queries.total import column_named
+
+__all__ = ["Facts"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The schema, the unit of privacy and its bounds; declared, never measured.
+
+    Attributes:
+        columns: names and types, in order.
+        unit: whose presence is hidden, in words ("patient").
+        unit_column: the column that tells whose a row is; None if every row is a unit of its own.
+        rows: most rows of one unit that count.
+        groups: most groups that one unit's rows may enter in a group-by.
+        neighbours: the relation.
+        domains: categories declared public, by column.
+        engine: where the table lives.
+    """
+
+    columns: Mapping[str, dt.DataType]
+    unit: str
+    unit_column: str | None
+    rows: int
+    groups: int
+    neighbours: Neighbours
+    domains: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    engine: str = "duckdb"
+
+    def column(self, name: str) -> str:
+        """The column called so, or an error that lists the columns."""
+        return column_named(tuple(self.columns), name)
+
+    def type_of(self, name: str) -> dt.DataType:
+        """The type of a column."""
+        return self.columns[self.column(name)]
+
+    def sensitivity(self, l1: int, l2: float, dimension: int, norm: Norm) -> Sensitivity:
+        """What one unit may move, given what its rows add up to when it is added or removed.
+
+        ``l1`` and ``l2`` bound the norms of the vector of all that one unit contributes. Adding or
+        removing the unit moves the released vector by exactly that; replacing it by at most twice.
+        """
+        bound = float(l1) if norm is Norm.L1 else l2
+        step = Sensitivity(bound, norm, Neighbours.ADD_REMOVE, self.unit, dimension)
+        return step.under(self.neighbours)
+
+    def keys_of(self, column: str, keys: Sequence[Any] | None) -> tuple[Any, ...]:
+        """The public categories of a column: given, declared, or known by its type.
+
+        Raises:
+            ValueError: if there are none, or one does not fit the column's type.
+        """
+        name = self.column(column)
+        kind = self.columns[name]
+        if kind.is_floating() or kind.is_decimal():
+            raise ValueError(
+                f"column {name!r} holds numbers with fractions ({kind}): give bin edges to "
+                "histogram(), or group by a column of categories"
+            )
+        found = keys if keys is not None else self.domains.get(name)
+        if found is None and kind.is_boolean():
+            found = (False, True)
+        if found is None:
+            raise ValueError(
+                f"the categories of {name!r} must be public: declare them with keys=[...], or with "
+                "domains={...} in protect(), or select them privately with group_by(..., delta=...)"
+            )
+        return check_keys(name, kind, tuple(found))
+
+
+def check_keys(name: str, kind: dt.DataType, keys: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Categories that are distinct and of the column's type."""
+    if not keys:
+        validation.fail(f"keys of {name!r}", "a list of at least one category", keys)
+    for key in keys:
+        if not _fits(kind, key):
+            validation.fail(f"keys of {name!r}", f"of the column's type, {kind}", key)
+    if len(set(keys)) != len(keys):
+        validation.fail(f"keys of {name!r}", "distinct", list(keys))
+    return keys
+
+
+def _fits(kind: dt.DataType, key: Any) -> bool:
+    if kind.is_boolean():
+        return isinstance(key, bool)
+    if kind.is_integer():
+        return isinstance(key, int) and not isinstance(key, bool)
+    if kind.is_string():
+        return isinstance(key, str)
+    return kind.is_temporal() and hasattr(key, "isoformat")

@@ -1,0 +1,473 @@
+"""A table under protection: every question passes the ledger before a row is read.
+
+    >>> import pandas as pd, tempfile
+    >>> from sfumato.ledger import Budget
+    >>> table = pd.DataFrame({"person": [1, 1, 2, 3], "age": [40, 41, 60, 75]})
+    >>> ledger = f"sqlite:///{tempfile.mkdtemp()}/privacy.db"
+    >>> people = protect(table, name="people", unit="person", max_rows_per_unit=2,
+    ...                  budget=Budget(epsilon=1.0), ledger=ledger)
+    >>> answer = people.where("age > 50").count(epsilon=0.25)
+    >>> answer.remaining
+    '0.75 of 1 left'
+
+What happens, in this order:
+
+1. The question is checked and priced from public facts, and run once on no rows at all, so that a
+   mistake in it is an error now and costs nothing.
+2. The ledger reserves the price, or refuses.
+3. The bounded table is made, if it is not there yet, and the exact aggregate read from it.
+4. Noise is added, the answer written to the ledger, and only then returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import ibis.expr.types as ir
+
+from sfumato.core import validation
+from sfumato.core.events import Event, compose
+from sfumato.core.neighbours import Neighbours
+from sfumato.core.randomness import SYSTEM, Coins
+from sfumato.ledger import Budget, Ledger, Preview, Status
+from sfumato.queries import kinds
+from sfumato.queries.answers import Answer
+from sfumato.queries.base import Plan, Query
+from sfumato.queries.bounding import bound_groups, bound_rows, secret_key
+from sfumato.queries.engine import engine_name, fetch
+from sfumato.queries.facts import Facts, check_keys
+from sfumato.queries.filters import Where, row_filter
+from sfumato.queries.sources import Source, open_source
+
+__all__ = ["DEFAULT_LEDGER", "GroupedBy", "Protected", "protect"]
+
+DEFAULT_LEDGER = "sqlite:///privacy.db"
+
+
+def protect(
+    source: Any,
+    *,
+    unit: str | None = None,
+    max_rows_per_unit: int | None = None,
+    max_groups_per_unit: int | None = None,
+    budget: Budget | None = None,
+    ledger: Ledger | str = DEFAULT_LEDGER,
+    name: str = "",
+    table: str = "",
+    analyst: str = "",
+    unit_name: str = "",
+    neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+    domains: Mapping[str, Sequence[Any]] | None = None,
+    types: Mapping[str, str] | None = None,
+    same_data_ok: bool = False,
+    coins: Coins = SYSTEM,
+) -> Protected:
+    """Puts a table under protection of a budget.
+
+    Args:
+        source: a Parquet or CSV file, a pandas or Polars frame, an Ibis table, or a URL.
+        unit: the column that tells whose a row is. Without it, every row is a unit of its own.
+        max_rows_per_unit: most rows of one unit that count; needed with ``unit``.
+        max_groups_per_unit: most groups of a group-by that one unit may enter; as many as rows
+            unless given.
+        budget: what the data may cost in all. Needed the first time; later the ledger knows.
+        ledger: where budgets are kept: a ledger, or its URL.
+        name: what the data is called in the ledger; the file's or table's name unless given.
+        table: with a URL, which table.
+        analyst: who asks, for the ledger's caps and history.
+        unit_name: what a unit is called; the unit column without "_id" unless given.
+        neighbours: the relation: add-remove (default), zero-out or replace-one.
+        domains: public categories by column.
+        types: what columns of text stand for, such as ``{"age": "float64"}``.
+        same_data_ok: the same data may have another budget under another name: their guarantees
+            add up, and you say that you know.
+        coins: where noise comes from. Seeded coins are for tests; answers say so.
+
+    Raises:
+        ValueError: for bad parameters. Nothing is spent.
+    """
+    opened = open_source(source, table=table, name=name, types=types)
+    facts = _facts(
+        opened, unit, max_rows_per_unit, max_groups_per_unit, unit_name, neighbours, domains
+    )
+    kept = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+    dataset = validation.name("name", opened.name)
+    _open_account(kept, dataset, budget, facts)
+    kept.identify(dataset, opened.digest(), opened.location, same_data_ok=same_data_ok)
+    return Protected(opened.table, facts, kept, dataset, analyst, coins=coins)
+
+
+def _facts(
+    source: Source,
+    unit: str | None,
+    rows: int | None,
+    groups: int | None,
+    unit_name: str,
+    neighbours: Neighbours | str,
+    domains: Mapping[str, Sequence[Any]] | None,
+) -> Facts:
+    columns = dict(source.table.schema().items())
+    if unit is None:
+        if rows not in (None, 1):
+            validation.fail("max_rows_per_unit", "left out without a unit column", rows)
+        rows = 1
+    elif rows is None:
+        raise ValueError(
+            f"max_rows_per_unit must be given with unit={unit!r}: how many of one unit's rows may "
+            "count is what the noise is calibrated to, and it is declared, not measured"
+        )
+    bare = Facts(columns, "row", None, 1, 1, Neighbours.ADD_REMOVE)
+    column = None if unit is None else bare.column(unit)
+    if column is not None and (columns[column].is_floating() or columns[column].is_nested()):
+        raise ValueError(f"unit column {column!r} must hold names or numbers, got {columns[column]}")
+    most = validation.count("max_rows_per_unit", rows)
+    entered = most if groups is None else validation.count("max_groups_per_unit", groups)
+    called = unit_name or (column.removesuffix("_id") if column else "") or "record"
+    public = {
+        bare.column(key): check_keys(key, bare.type_of(key), tuple(values))
+        for key, values in (domains or {}).items()
+    }
+    relation = Neighbours.parse(neighbours)
+    engine = engine_name(source.table)
+    return Facts(columns, called, column, most, min(entered, most), relation, public, engine)
+
+
+def _open_account(ledger: Ledger, dataset: str, budget: Budget | None, facts: Facts) -> None:
+    if budget is not None:
+        ledger.create(dataset, budget, unit=facts.unit, neighbours=facts.neighbours)
+        return
+    terms = ledger.terms(dataset)  # an unknown name is an error that says what to do
+    if (terms.unit, terms.neighbours) != (facts.unit, facts.neighbours):
+        raise ValueError(
+            f"dataset {dataset!r} has a budget for one {terms.unit} under {terms.neighbours}, not "
+            f"for one {facts.unit} under {facts.neighbours}: give the same unit_name and neighbours"
+        )
+
+
+@dataclass
+class _Bounded:
+    """The bounded tables, made when first needed and shared by all views of a protected table."""
+
+    source: ir.Table
+    facts: Facts
+    key: int = field(default_factory=secret_key, repr=False)
+    _rows: ir.Table | None = None
+    _groups: dict[tuple[str, ...], ir.Table] = field(default_factory=dict)
+
+    def table(self, group_columns: tuple[str, ...]) -> ir.Table:
+        """At most R rows a unit, and in at most G groups of these columns."""
+        unit = self.facts.unit_column
+        if unit is None:
+            return self.source
+        if self._rows is None:
+            self._rows = bound_rows(self.source, unit, self.facts.rows, self.key)
+        if not group_columns or self.facts.groups >= self.facts.rows:
+            return self._rows
+        if group_columns not in self._groups:
+            self._groups[group_columns] = bound_groups(
+                self._rows, unit, group_columns, self.facts.groups, self.key
+            )
+        return self._groups[group_columns]
+
+
+class Protected:
+    """A protected table, or a view of some of its rows; made by :func:`protect`."""
+
+    def __init__(
+        self,
+        table: ir.Table,
+        facts: Facts,
+        ledger: Ledger,
+        dataset: str,
+        analyst: str = "",
+        *,
+        coins: Coins = SYSTEM,
+    ) -> None:
+        self.facts, self.ledger, self.dataset, self.analyst = facts, ledger, dataset, analyst
+        self._table, self._coins = table, coins
+        self._bounded = _Bounded(table, facts)
+        self._where: tuple[Where, ...] = ()
+
+    def __repr__(self) -> str:
+        unit = self.facts.unit
+        most = f", at most {self.facts.rows} rows each" if self.facts.unit_column else ""
+        return f"Protected({self.dataset!r}, {self.facts.neighbours.describe(unit)}{most})"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Names and types: the public schema."""
+        return {name: str(kind) for name, kind in self.facts.columns.items()}
+
+    @property
+    def status(self) -> Status:
+        """Where the budget stands."""
+        return self.ledger.status(self.dataset, self.analyst)
+
+    def where(self, *conditions: Where) -> Protected:
+        """A view of the rows for which all conditions hold: SQL text or Ibis expressions.
+
+        Contributions are bounded before, on the whole table.
+        """
+        for condition in conditions:
+            row_filter(condition, self._table)  # a mistake is an error now
+        view = Protected(
+            self._table, self.facts, self.ledger, self.dataset, self.analyst, coins=self._coins
+        )
+        view._bounded, view._where = self._bounded, (*self._where, *conditions)
+        return view
+
+    def group_by(
+        self, *columns: str, keys: Any = None, private_keys: bool = False, key_share: float = 0.5
+    ) -> GroupedBy:
+        """Questions about every group: ``.group_by("city", keys=[...]).mean("age", ...)``.
+
+        With ``private_keys=True`` the groups need not be known: those with enough units are named,
+        at a ``delta`` and ``key_share`` of epsilon.
+        """
+        names = tuple(self.facts.column(column) for column in columns)
+        if not names:
+            validation.fail("columns", "at least one column", columns)
+        return GroupedBy(self, names, keys, private_keys, key_share)
+
+    # --- asking -------------------------------------------------------------------------------
+
+    def ask(self, *queries: Query, key: str = "") -> list[Answer]:
+        """Several questions as one request: one reservation, one price, all or nothing.
+
+        Args:
+            queries: the questions.
+            key: an idempotency key: asked again with it, the stored answers come back, at no cost.
+
+        Raises:
+            ValueError: for bad questions, or if the budget refuses; nothing is spent then.
+            SourceError: if the data source fails after the reservation, which stays charged.
+        """
+        plans = self._plan(queries)
+        request = [query.to_dict() for query in self._with_filters(queries)]
+        spending = self.ledger.spend(
+            self.dataset,
+            _joint(plans),
+            analyst=self.analyst,
+            key=key,
+            request=request,
+            label=", ".join(type(query).__name__.lower() for query in queries),
+        )
+        if spending.repeated:
+            return [Answer.from_dict(item) for item in spending.answer]
+        with spending:
+            budget = self.ledger.terms(self.dataset).budget.epsilon
+            answers = [
+                Answer.make(
+                    query,
+                    plan,
+                    self._run(query, plan),
+                    left=spending.left,
+                    budget=budget,
+                    private=self._coins.private,
+                )
+                for query, plan in zip(self._with_filters(queries), plans, strict=True)
+            ]
+            spending.commit([answer.to_dict() for answer in answers])
+        return answers
+
+    def preview(self, *queries: Query) -> Preview:
+        """What the questions would cost, and whether they would pass; nothing is spent or read."""
+        return self.ledger.preview(
+            self.dataset, [plan.event for plan in self._plan(queries)], analyst=self.analyst
+        )
+
+    def _with_filters(self, queries: Sequence[Query]) -> list[Query]:
+        if not self._where:
+            return list(queries)
+        return [replace(q, where=(*self._where, q.where)) for q in queries]  # type: ignore[type-var]
+
+    def _plan(self, queries: Sequence[Query]) -> list[Plan]:
+        if not queries:
+            validation.fail("queries", "at least one question", queries)
+        for query in queries:
+            if not isinstance(query, Query):
+                validation.fail("queries", "questions such as Count(epsilon=0.1)", query)
+        plans = [query.plan(self.facts) for query in queries]
+        for query, plan in zip(self._with_filters(queries), plans, strict=True):
+            nothing = self._table.limit(0)
+            fetch(plan.exact(_filtered(nothing, query.where)), "checking the question on no rows")
+        return plans
+
+    def _run(self, query: Query, plan: Plan) -> Any:
+        table = self._bounded.table(plan.group_columns)
+        rows = fetch(plan.exact(_filtered(table, query.where)), "answering")
+        return plan.release(rows, self._coins)
+
+    def _one(self, query: Query, key: str) -> Answer:
+        return self.ask(query, key=key)[0]
+
+    # --- the questions ------------------------------------------------------------------------
+
+    def count(self, *, key: str = "", **price: Any) -> Answer:
+        """How many rows. ``price``: epsilon, and optionally delta, confidence."""
+        return self._one(kinds.Count(**price), key)
+
+    def count_units(self, *, key: str = "", **price: Any) -> Answer:
+        """How many units."""
+        return self._one(kinds.CountUnits(**price), key)
+
+    def sum(self, column: str, lower: float, upper: float, *, key: str = "", **rest: Any) -> Answer:
+        """The sum of a column, each value clamped to [lower, upper]."""
+        return self._one(kinds.Sum(column, lower, upper, **rest), key)
+
+    def mean(self, column: str, lower: float, upper: float, *, key: str = "", **rest: Any) -> Answer:
+        """The mean of a column, each value clamped to [lower, upper]."""
+        return self._one(kinds.Mean(column, lower, upper, **rest), key)
+
+    def variance(
+        self, column: str, lower: float, upper: float, *, key: str = "", **rest: Any
+    ) -> Answer:
+        """The variance of a column, each value clamped to [lower, upper]."""
+        return self._one(kinds.Variance(column, lower, upper, **rest), key)
+
+    def quantile(
+        self,
+        column: str,
+        quantile: float,
+        lower: float,
+        upper: float,
+        *,
+        key: str = "",
+        **rest: Any,
+    ) -> Answer:
+        """A quantile of a column."""
+        return self._one(kinds.Quantile(column, quantile, lower, upper, **rest), key)
+
+    def median(
+        self, column: str, lower: float, upper: float, *, key: str = "", **rest: Any
+    ) -> Answer:
+        """The median of a column."""
+        return self._one(kinds.Median(column, lower, upper, **rest), key)
+
+    def histogram(
+        self,
+        column: str,
+        edges: Sequence[float] | None = None,
+        *,
+        keys: Sequence[Any] | None = None,
+        key: str = "",
+        **price: Any,
+    ) -> Answer:
+        """How many rows in each bin, or with each category."""
+        return self._one(kinds.Histogram(column, edges, keys, **price), key)
+
+    def crosstab(
+        self,
+        *columns: str,
+        keys: Mapping[str, Sequence[Any]] | None = None,
+        key: str = "",
+        **price: Any,
+    ) -> Answer:
+        """How many rows with each combination of categories."""
+        return self._one(kinds.Crosstab(columns, keys, **price), key)
+
+    def most_common(
+        self,
+        column: str,
+        *,
+        keys: Sequence[Any] | None = None,
+        winners: int = 1,
+        key: str = "",
+        **price: Any,
+    ) -> Answer:
+        """The most common category."""
+        return self._one(kinds.MostCommon(column, keys, winners, **price), key)
+
+    def arg_max(
+        self,
+        over: str,
+        column: str,
+        lower: float,
+        upper: float,
+        *,
+        keys: Sequence[Any] | None = None,
+        winners: int = 1,
+        key: str = "",
+        **price: Any,
+    ) -> Answer:
+        """The category with the largest sum of a column."""
+        return self._one(kinds.ArgMax(over, column, lower, upper, keys, winners, **price), key)
+
+
+def _filtered(table: ir.Table, where: Where) -> ir.Table:
+    return table if where is None else table.filter(row_filter(where, table))
+
+
+def _joint(plans: Sequence[Plan]) -> Event:
+    return plans[0].event if len(plans) == 1 else compose(*(plan.event for plan in plans))
+
+
+@dataclass(frozen=True)
+class GroupedBy:
+    """Questions about every group; made by :meth:`Protected.group_by`."""
+
+    table: Protected
+    columns: tuple[str, ...]
+    keys: Any = None
+    private_keys: bool = False
+    key_share: float = 0.5
+
+    def query(self, of: Query) -> kinds.GroupBy:
+        """The question for each group as one question, for :meth:`Protected.ask`."""
+        return kinds.GroupBy(
+            self.columns,
+            of,
+            self.keys,
+            self.private_keys,
+            self.key_share,
+            epsilon=of.epsilon,
+            delta=of.delta,
+            where=of.where,
+            confidence=of.confidence,
+        )
+
+    def _ask(self, make: Callable[..., Query], *arguments: Any, key: str, rest: Any) -> Answer:
+        return self.table.ask(self.query(make(*arguments, **rest)), key=key)[0]
+
+    def count(self, *, key: str = "", **price: Any) -> Answer:
+        """How many rows in each group."""
+        return self._ask(kinds.Count, key=key, rest=price)
+
+    def count_units(self, *, key: str = "", **price: Any) -> Answer:
+        """How many units in each group."""
+        return self._ask(kinds.CountUnits, key=key, rest=price)
+
+    def sum(self, column: str, lower: float, upper: float, *, key: str = "", **rest: Any) -> Answer:
+        """The sum of a column in each group."""
+        return self._ask(kinds.Sum, column, lower, upper, key=key, rest=rest)
+
+    def mean(self, column: str, lower: float, upper: float, *, key: str = "", **rest: Any) -> Answer:
+        """The mean of a column in each group."""
+        return self._ask(kinds.Mean, column, lower, upper, key=key, rest=rest)
+
+    def variance(
+        self, column: str, lower: float, upper: float, *, key: str = "", **rest: Any
+    ) -> Answer:
+        """The variance of a column in each group."""
+        return self._ask(kinds.Variance, column, lower, upper, key=key, rest=rest)
+
+    def quantile(
+        self,
+        column: str,
+        quantile: float,
+        lower: float,
+        upper: float,
+        *,
+        key: str = "",
+        **rest: Any,
+    ) -> Answer:
+        """A quantile of a column in each group."""
+        return self._ask(kinds.Quantile, column, quantile, lower, upper, key=key, rest=rest)
+
+    def median(
+        self, column: str, lower: float, upper: float, *, key: str = "", **rest: Any
+    ) -> Answer:
+        """The median of a column in each group."""
+        return self._ask(kinds.Median, column, lower, upper, key=key, rest=rest)

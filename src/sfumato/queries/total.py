@@ -1,0 +1,219 @@
+"""Expressions that are defined on every row: no division by zero, no overflow, no failed cast.
+
+An engine that fails on one row tells that such a row exists. So whatever is computed from private
+columns is built from these pieces. Each gives a value or NULL for every possible row, on every
+engine, and NULL counts as "no" in a filter and as "missing" in a statistic.
+
+Engines differ in what fails: PostgreSQL refuses doubles that overflow *or underflow*, DuckDB
+integers that overflow, Spark both and bad casts. The guards here satisfy the strictest of them:
+
+- numbers are compared as they are and computed with as doubles;
+- NaN and the infinities are missing;
+- a factor counts as missing unless it is 0 or lies in [1e-150, 1e150], a term unless it is at most
+  1e300, so that no product, quotient or sum can leave the doubles;
+- text becomes a number only on engines that can try (DuckDB, Spark).
+
+A guard names its operand up to three times, so arithmetic may be nested only so deep.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ibis
+import ibis.expr.datatypes as dt
+import ibis.expr.types as ir
+
+from sfumato.core import validation
+from sfumato.queries.engine import engine_name
+
+__all__ = ["Total", "finite_number"]
+
+_LARGEST = 1.7976931348623157e308
+_WIDE, _TINY, _SUMMABLE = 1e150, 1e-150, 1e300
+_DECIMAL_LIMIT = 10**18
+_DEEPEST = 5
+
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": lambda a, b: a == b,
+    "<>": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+def finite_number(cell: ir.Value, engine: str) -> ir.Value:
+    """A numeric, boolean or text column as a double, or NULL where it holds no finite number.
+
+    Raises:
+        ValueError: for a column of another type, which is public.
+    """
+    kind = cell.type()
+    if kind.is_boolean():
+        cell = cell.cast("int8")
+        kind = cell.type()
+    if kind.is_integer():
+        return cell.cast("float64")
+    if kind.is_decimal():
+        inside = (cell <= _DECIMAL_LIMIT) & (cell >= -_DECIMAL_LIMIT)
+        return ibis.ifelse(inside, cell, ibis.null(kind)).cast("float64")
+    if kind.is_string() and engine in ("duckdb", "pyspark"):
+        return _finite(cell.try_cast("float64"))
+    if kind.is_floating():
+        return _finite(cell.cast("float64"))
+    raise ValueError(
+        f"column {cell.get_name()!r} must be numeric, got {kind}"
+        + (": declare what it holds with types={...}" if kind.is_string() else "")
+    )
+
+
+def _finite(cell: ir.Value) -> ir.Value:
+    """NULL for NaN (which sorts above every number in these engines) and the infinities."""
+    inside = (cell <= _LARGEST) & (cell >= -_LARGEST)
+    return ibis.ifelse(inside, cell, ibis.null("float64"))
+
+
+class Total:
+    """Builds total expressions over one table; every method takes and gives Ibis values."""
+
+    def __init__(self, table: ir.Table) -> None:
+        self.table = table
+        self.engine = engine_name(table)
+        self._depths: dict[Any, int] = {}  # of what arithmetic made: always finite or NULL
+
+    def column(self, name: str) -> ir.Value:
+        """A column, as it is stored."""
+        return self.table[column_named(self.table.columns, name)]
+
+    def literal(self, value: Any) -> ir.Value:
+        """A constant, which is public."""
+        return ibis.null() if value is None else ibis.literal(value)
+
+    # --- arithmetic ---------------------------------------------------------------------------
+
+    def number(self, value: ir.Value) -> ir.Value:
+        """A value as a finite double, or NULL."""
+        if value.op() in self._depths:
+            return value
+        if not (value.type().is_numeric() or value.type().is_boolean() or value.type().is_string()):
+            raise ValueError(f"arithmetic needs numbers, got {value.type()}")
+        return finite_number(value.name("value"), self.engine)
+
+    def add(self, a: ir.Value, b: ir.Value, sign: int = 1) -> ir.Value:
+        """a + b, or a - b."""
+        x, y = self._term(a), self._term(b)
+        return self._made(x + y if sign > 0 else x - y, a, b)
+
+    def multiply(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """A b."""
+        return self._made(self._factor(a) * self._factor(b), a, b)
+
+    def divide(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """A / b as a double; NULL where b is 0."""
+        return self._made(self._factor(a) / self._factor(b).nullif(0.0), a, b)
+
+    def modulo(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """The remainder of a whole number by a constant."""
+        divisor = getattr(b.op(), "value", None)
+        if not a.type().is_integer() or not isinstance(divisor, int) or divisor < 2:
+            raise ValueError("a remainder takes a whole-number column and a constant from 2 on")
+        return a % divisor
+
+    def negate(self, a: ir.Value) -> ir.Value:
+        """-a as a double."""
+        return self._made(-self.number(a), a)
+
+    def absolute(self, a: ir.Value) -> ir.Value:
+        """|a| as a double."""
+        return self._made(self.number(a).abs(), a)
+
+    def _term(self, a: ir.Value) -> ir.Value:
+        x = self._plain_number(a)
+        return ibis.ifelse(x.abs() <= _SUMMABLE, x, ibis.null("float64"))
+
+    def _factor(self, a: ir.Value) -> ir.Value:
+        x = self._plain_number(a)
+        moderate = (x.abs() <= _WIDE) & (x.abs() >= _TINY)
+        return ibis.ifelse(moderate | (x == 0), x, ibis.null("float64"))
+
+    def _plain_number(self, a: ir.Value) -> ir.Value:
+        """Like ``number``; a column of doubles as it is, for the guards leave out NaN as well."""
+        return a.cast("float64") if a.type().is_floating() else self.number(a)
+
+    def _made(self, result: ir.Value, *operands: ir.Value) -> ir.Value:
+        depth = 1 + max(self._depths.get(operand.op(), 0) for operand in operands)
+        if depth > _DEEPEST:
+            raise ValueError(f"arithmetic in a filter may be nested {_DEEPEST} deep, not {depth}")
+        self._depths[result.op()] = depth
+        return result
+
+    # --- logic --------------------------------------------------------------------------------
+
+    def compare(self, operator: str, a: ir.Value, b: ir.Value) -> ir.Value:
+        """One of = <> < <= > >=; text is read as a number or a date where the other side is one."""
+        x, y = self._alike(a, b), self._alike(b, a)
+        try:
+            return _COMPARISONS[operator](x, y)
+        except Exception:
+            raise ValueError(f"cannot compare {a.type()} with {b.type()}") from None
+
+    def between(self, a: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
+        """Low <= a <= high."""
+        return self.compare(">=", a, low) & self.compare("<=", a, high)
+
+    def member(self, a: ir.Value, options: Sequence[ir.Value]) -> ir.Value:
+        """Whether a equals one of the options."""
+        if not options:
+            return ibis.literal(False)
+        result = self.compare("=", a, options[0])
+        for option in options[1:]:
+            result = result | self.compare("=", a, option)
+        return result
+
+    def truth(self, a: ir.Value) -> ir.Value:
+        """A as a boolean."""
+        if not a.type().is_boolean() and not a.type().is_null():
+            raise ValueError(f"a filter must be true or false on every row, got {a.type()}")
+        return a.cast("boolean")
+
+    def text(self, a: ir.Value) -> ir.Value:
+        """A, which must be text."""
+        if not a.type().is_string():
+            raise ValueError(f"a text function needs text, got {a.type()}")
+        return a
+
+    def _alike(self, a: ir.Value, other: ir.Value) -> ir.Value:
+        """``a`` in the form in which it can be compared with ``other`` without failing."""
+        mine, theirs = a.type(), other.type()
+        if mine.is_floating() or (mine.is_string() and theirs.is_numeric()):
+            return self.number(a)
+        if mine.is_decimal() or (mine.is_integer() and not theirs.is_integer()):
+            return a if theirs.is_boolean() else self.number(a)
+        if mine.is_string() and theirs.is_temporal():
+            return self._moment(a, theirs)
+        return a
+
+    def _moment(self, a: ir.Value, kind: dt.DataType) -> ir.Value:
+        value = getattr(a.op(), "value", None)
+        if not isinstance(value, str):
+            raise ValueError("a date can be compared with a date in quotes, not with a text column")
+        try:
+            if kind.is_date():
+                return ibis.literal(datetime.date.fromisoformat(value))
+            return ibis.literal(datetime.datetime.fromisoformat(value)).cast(kind)
+        except ValueError:
+            validation.fail("date in the filter", "like 2026-11-15", value)
+
+
+def column_named(columns: Sequence[str], name: str) -> str:
+    """The column called so, or so but for its case if only one is."""
+    if name in columns:
+        return name
+    close = [column for column in columns if column.lower() == str(name).lower()]
+    if len(close) != 1:
+        validation.fail("column", f"one of {', '.join(columns)}", name)
+    return close[0]
