@@ -130,7 +130,8 @@ def tracing_table(run: TracingRun) -> Group:
     for name, found in rows:
         powers = (f"{power:.1%}" for _, power in found.power)
         table.add_row(name, f"{found.auc:.3f}", *powers, verdict(found, epsilon))
-    most = [min(1.0, math.exp(epsilon) * rate) for rate, _ in run.exact.power]
+    odds = math.exp(epsilon)
+    most = [min(odds * rate, 1 - (1 - rate) / odds) for rate, _ in run.exact.power]
     table.add_row("the most it allows", "", *(f"{share:.1%}" for share in most))
     table.add_row("guessing", "0.500", *(f"{rate:.1%}" for rate, _ in run.exact.power))
     return Group(

@@ -28,6 +28,8 @@ from sfumato.ledger.errors import LedgerError
 __all__ = ["Database"]
 
 _ADVISORY_LOCK = 7_305_862_441
+_INHERITED: list[object] = []
+"""Connections a fork copied from its parent: kept, because closing them would disturb the parent's."""
 
 
 class Database:
@@ -57,6 +59,7 @@ class Database:
     def engine(self) -> Engine:
         """This process's engine; a child's own after a fork."""
         if self._owner != os.getpid():
+            _INHERITED.append(self._engine.pool)
             self._engine.dispose(close=False)
             self._owner = os.getpid()
         return self._engine

@@ -138,7 +138,8 @@ class Answer:
             half = f"{cell.high - cell.value:.10g}"
             return f"{shown}{counted} +/- {half} ({self.confidence:.0%}{note})"
         ends = f"{cell.low:.6g} to {cell.high:.6g}"
-        return f"{shown}{counted} ({self.confidence:.0%}: {ends}{'; ' + self.note if self.note else ''})"
+        reason = f"; {self.note}" if self.note else ""
+        return f"{shown} ({self.confidence:.0%}: {ends}{reason})"
 
     def _repr_html_(self) -> str:
         return f"{self.to_pandas().to_html(index=False)}<p>{self.remaining}</p>"
@@ -196,7 +197,8 @@ class Answer:
         """A pandas frame, one row a cell."""
         import pandas as pd
 
-        return pd.DataFrame(self.rows(), columns=[*self.key_names, "value", "low", "high"])
+        columns: Any = [*self.key_names, "value", "low", "high"]
+        return pd.DataFrame(self.rows(), columns=columns)
 
     def to_polars(self) -> Any:
         """A Polars frame, one row a cell."""
@@ -204,7 +206,10 @@ class Answer:
 
         rows = self.rows()
         return pl.DataFrame(
-            {name: [row[name] for row in rows] for name in [*self.key_names, "value", "low", "high"]}
+            {
+                name: [row[name] for row in rows]
+                for name in [*self.key_names, "value", "low", "high"]
+            }
         )
 
     def plot(self, title: str = "") -> Figure:

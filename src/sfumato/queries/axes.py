@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import ibis
 import ibis.expr.types as ir
 
 from sfumato.core import validation
+from sfumato.queries.engine import Value, either
 from sfumato.queries.facts import Facts
 from sfumato.queries.total import finite_number
 
@@ -32,7 +34,7 @@ class Axis(ABC):
         """What its positions are called, in order."""
 
     @abstractmethod
-    def place(self, table: ir.Table, facts: Facts) -> ir.Value:
+    def place(self, table: ir.Table, facts: Facts) -> Value:
         """A value that tells the position; NULL for a row that lies outside."""
 
     @abstractmethod
@@ -57,10 +59,10 @@ class Categories(Axis):
         """The categories."""
         return self.keys
 
-    def place(self, table: ir.Table, facts: Facts) -> ir.Value:
+    def place(self, table: ir.Table, facts: Facts) -> Value:
         """The value itself, where it is one of the categories."""
         cell = table[facts.column(self.column)]
-        return ibis.ifelse(cell.isin(list(self.keys)), cell, ibis.null(cell.type()))
+        return either(cell.isin(list(self.keys)), cell, ibis.null(cell.type()))
 
     def position(self, value: Any) -> int | None:
         """By lookup."""
@@ -80,7 +82,7 @@ class Bins(Axis):
 
     def __post_init__(self) -> None:
         edges = tuple(validation.finite("edges", edge) for edge in self.edges)
-        if len(edges) < 2 or any(b <= a for a, b in zip(edges, edges[1:], strict=False)):
+        if len(edges) < 2 or any(b <= a for a, b in itertools.pairwise(edges)):
             validation.fail("edges", "two or more increasing numbers", list(self.edges))
         object.__setattr__(self, "edges", edges)
 
@@ -92,25 +94,25 @@ class Bins(Axis):
     @property
     def labels(self) -> tuple[Any, ...]:
         """The bins as text."""
-        pairs = list(zip(self.edges, self.edges[1:], strict=False))
+        pairs = list(itertools.pairwise(self.edges))
         last = len(pairs) - 1
         return tuple(
             f"{low:g} to {high:g}" if i == last else f"{low:g} to <{high:g}"
             for i, (low, high) in enumerate(pairs)
         )
 
-    def place(self, table: ir.Table, facts: Facts) -> ir.Value:
+    def place(self, table: ir.Table, facts: Facts) -> Value:
         """The bin's number, by halving: a tree of comparisons as deep as the bins' logarithm."""
         number = finite_number(table[facts.column(self.column)], facts.engine)
         inside = (number >= self.edges[0]) & (number <= self.edges[-1])
-        return ibis.ifelse(inside, self._search(number, 0, len(self.edges) - 2), ibis.null("int64"))
+        return either(inside, self._search(number, 0, len(self.edges) - 2), ibis.null("int64"))
 
-    def _search(self, number: ir.Value, first: int, last: int) -> ir.Value:
+    def _search(self, number: Value, first: int, last: int) -> Value:
         if first == last:
             return ibis.literal(first, type="int64")
         middle = (first + last + 1) // 2
         lower, upper = self._search(number, first, middle - 1), self._search(number, middle, last)
-        return ibis.ifelse(number < self.edges[middle], lower, upper)
+        return either(number < self.edges[middle], lower, upper)
 
     def position(self, value: Any) -> int | None:
         """The bin's number itself."""

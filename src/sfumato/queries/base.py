@@ -60,7 +60,7 @@ class Plan(ABC):
 
     @abstractmethod
     def exact(self, table: ir.Table) -> ir.Table:
-        """The aggregate to read, over a table that is bounded and filtered; never fails on a row."""
+        """The aggregate to read, over a bounded and filtered table; fails on no row."""
 
     @abstractmethod
     def release(self, rows: Sequence[dict[str, Any]], coins: Coins) -> tuple[Cell, ...]:

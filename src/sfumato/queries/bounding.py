@@ -26,12 +26,13 @@ import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 
 from sfumato.core.randomness import SYSTEM
-from sfumato.queries.engine import engine_name, fetch, materialise
+from sfumato.queries.engine import Value, engine_name, fetch, materialise
 
 __all__ = ["bound_groups", "bound_rows", "secret_key"]
 
 _DOING = "bounding contributions"
 _ORDER = "sfumato_order"
+_POSITION = "sfumato_position"
 _LARGE = 2_000_000
 """Above so many rows DuckDB looks first at those with a small hash."""
 
@@ -50,8 +51,7 @@ def bound_rows(table: ir.Table, unit: str, rows: int, key: int) -> ir.Table:
     position = ibis.row_number().over(
         ibis.window(group_by=unit, order_by=[order, *_sortable(known)])
     )
-    kept = known.mutate(**{_ORDER: position}).filter(lambda t: t[_ORDER] < rows).drop(_ORDER)
-    return materialise(kept, _DOING)
+    return materialise(_first(known, position, rows), _DOING)
 
 
 def bound_groups(
@@ -62,8 +62,13 @@ def bound_groups(
     rank = ibis.dense_rank().over(
         ibis.window(group_by=unit, order_by=[order, *(table[column] for column in columns)])
     )
-    kept = table.mutate(**{_ORDER: rank}).filter(lambda t: t[_ORDER] < groups).drop(_ORDER)
-    return materialise(kept, _DOING)
+    return materialise(_first(table, rank, groups), _DOING)
+
+
+def _first(table: ir.Table, position: Value, number: int) -> ir.Table:
+    """The rows whose position, counted from 0, is below a number."""
+    placed = table.mutate(**{_POSITION: position})
+    return placed.filter(placed[_POSITION] < ibis.literal(number)).drop(_POSITION)
 
 
 # --- DuckDB -------------------------------------------------------------------------------------
@@ -85,7 +90,8 @@ def _bound_in_duckdb(table: ir.Table, unit: str, rows: int, key: int) -> ir.Tabl
     if share is None:
         candidates = _first_rows(hashed, unit, rows)
     else:
-        small = hashed.filter(hashed[_ORDER] < int(share * 2**64))
+        order: Value = hashed[_ORDER]
+        small = hashed.filter(order < int(share * 2**64))
         tried = _first_rows(small, unit, rows)
         full = _units_with(tried, unit, lambda count: count >= rows)
         rest = _first_rows(hashed.anti_join(full, unit), unit, rows)
@@ -95,9 +101,7 @@ def _bound_in_duckdb(table: ir.Table, unit: str, rows: int, key: int) -> ir.Tabl
 
 def _share_to_try(table: ir.Table, unit: str, rows: int) -> float | None:
     """Which share of the rows to look at first; None for all of them."""
-    (size,) = fetch(
-        table.aggregate(rows=table.count(), units=table[unit].approx_nunique()), _DOING
-    )
+    (size,) = fetch(table.aggregate(rows=table.count(), units=table[unit].approx_nunique()), _DOING)
     if size["rows"] < _LARGE or not size["units"]:
         return None
     share = 2 * rows * size["units"] / size["rows"]
@@ -123,15 +127,14 @@ def _settle_ties(candidates: ir.Table, unit: str, rows: int) -> ir.Table:
     tied = candidates.semi_join(crowded, unit)
     order = [tied[_ORDER], *_sortable(tied)]
     position = ibis.row_number().over(ibis.window(group_by=unit, order_by=order))
-    settled = tied.mutate(sfumato_position=position).filter(lambda t: t.sfumato_position < rows)
-    others = candidates.anti_join(crowded, unit)
-    return materialise(others.union(settled.drop("sfumato_position")), _DOING)
+    settled = _first(tied, position, rows)
+    return materialise(candidates.anti_join(crowded, unit).union(settled), _DOING)
 
 
 # --- keyed hashes -------------------------------------------------------------------------------
 
 
-def _hash(table: ir.Table, columns: Sequence[str], key: int) -> ir.Value:
+def _hash(table: ir.Table, columns: Sequence[str], key: int) -> Value:
     """A keyed 64-bit hash of some columns, by whatever function the engine has."""
     cells = [table[column] for column in columns]
     engine = engine_name(table)
@@ -139,19 +142,20 @@ def _hash(table: ir.Table, columns: Sequence[str], key: int) -> ir.Value:
         return _call("hash", dt.uint64, ibis.literal(key), *cells)
     if engine == "pyspark":
         return _call("xxhash64", dt.int64, ibis.literal(key), *cells)
-    text = ibis.literal("").join([_as_text(cell) for cell in cells])
+    nothing: Value = ibis.literal("")
+    text = nothing.join([_as_text(cell) for cell in cells])
     if engine == "postgres":
         return _call("hashtextextended", dt.int64, text, ibis.literal(key))
     return (ibis.literal(f"{key} ") + text).hash()
 
 
-def _as_text(cell: ir.Value) -> ir.Value:
+def _as_text(cell: Value) -> Value:
     """The cell as text that tells where it ends, so that different rows seldom look the same."""
     text = cell.cast("string")
     return (text.length().cast("string") + ":" + text).fill_null("-")
 
 
-def _call(name: str, result: dt.DataType, *arguments: ir.Value) -> ir.Value:
+def _call(name: str, result: dt.DataType, *arguments: Value) -> Value:
     """A built-in function of the engine, called with these arguments."""
     names = [f"argument_{i}" for i in range(len(arguments))]
     types = dict(zip(names, (argument.type() for argument in arguments), strict=True))
@@ -170,7 +174,7 @@ def _call(name: str, result: dt.DataType, *arguments: ir.Value) -> ir.Value:
     return ibis.udf.scalar.builtin(function)(*arguments)
 
 
-def _sortable(table: ir.Table) -> list[ir.Value]:
+def _sortable(table: ir.Table) -> list[Value]:
     """Every column that can be sorted by: the tie-break."""
     return [
         table[column]

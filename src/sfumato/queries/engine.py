@@ -12,9 +12,22 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import ibis
 import ibis.expr.types as ir
 
-__all__ = ["CURATOR", "SourceError", "engine_name", "fetch", "materialise", "quiet"]
+Value = Any
+"""An Ibis value. Ibis's own types know too little of what a column can do for a checker to help."""
+
+__all__ = [
+    "CURATOR",
+    "SourceError",
+    "Value",
+    "either",
+    "engine_name",
+    "fetch",
+    "materialise",
+    "quiet",
+]
 
 CURATOR = logging.getLogger("sfumato.curator")
 """What an engine says of private data, for the operator's eyes; silent unless configured."""
@@ -29,6 +42,11 @@ class SourceError(ValueError):
 def engine_name(table: ir.Table) -> str:
     """The engine a table lives in: ``duckdb``, ``postgres``, ``pyspark``, ..."""
     return str(table.get_backend().name)
+
+
+def either(condition: Value, yes: Any, no: Any) -> Value:
+    """``yes`` where the condition holds, ``no`` where it does not or is unknown."""
+    return ibis.ifelse(condition, yes, no)
 
 
 def fetch(table: ir.Table, doing: str) -> list[dict[str, Any]]:

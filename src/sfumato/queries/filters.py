@@ -28,6 +28,7 @@ import sqlglot
 import sqlglot.errors
 from sqlglot import exp
 
+from sfumato.queries.engine import Value
 from sfumato.queries.total import Total
 
 __all__ = ["Where", "describe_filter", "row_filter"]
@@ -36,14 +37,14 @@ Where = Any
 """SQL text, an Ibis expression, a function of the table, or several of them (all must hold)."""
 
 
-def row_filter(where: Where, table: ir.Table) -> ir.Value:
+def row_filter(where: Where, table: ir.Table) -> Value:
     """A filter that is true or false, and never fails, on every row of ``table``.
 
     Raises:
         ValueError: for anything that is not a filter on this table's columns.
     """
     total = Total(table)
-    result: ir.Value = ibis.literal(True)
+    result: Value = ibis.literal(True)
     for part in _parts(where):
         built = _from_sql(part, total) if isinstance(part, str) else _from_ibis(part, total)
         result = result & total.truth(built)
@@ -68,20 +69,22 @@ def _parts(where: Where) -> list[Any]:
 # --- SQL ----------------------------------------------------------------------------------------
 
 
-def _from_sql(text: str, total: Total) -> ir.Value:
+def _from_sql(text: str, total: Total) -> Value:
     try:
         parsed = sqlglot.parse(text, read="duckdb")
     except sqlglot.errors.SqlglotError as error:
         reason = str(error).splitlines()[0]
         raise ValueError(
-            f"the filter {text!r} is not a condition such as \"age > 60\": {reason}"
+            f'the filter {text!r} is not a condition such as "age > 60": {reason}'
         ) from None
     if len(parsed) != 1 or parsed[0] is None:
-        raise ValueError(f"a filter must be one condition, got {len(parsed)} statements in {text!r}")
+        raise ValueError(
+            f"a filter must be one condition, got {len(parsed)} statements in {text!r}"
+        )
     return _sql(parsed[0], total)
 
 
-def _sql(node: Any, total: Total) -> ir.Value:
+def _sql(node: Any, total: Total) -> Value:
     if isinstance(node, exp.Query | exp.Subquery | exp.Exists) or node.args.get("query"):
         raise ValueError(f"a filter may not contain a subquery: {node.sql()}")
     build = _SQL.get(type(node))
@@ -94,11 +97,11 @@ def _sql(node: Any, total: Total) -> ir.Value:
     return build(node, total)
 
 
-def _sql_pair(node: Any, total: Total) -> tuple[ir.Value, ir.Value]:
+def _sql_pair(node: Any, total: Total) -> tuple[Value, Value]:
     return _sql(node.this, total), _sql(node.expression, total)
 
 
-def _sql_literal(node: Any, total: Total) -> ir.Value:
+def _sql_literal(node: Any, total: Total) -> Value:
     if node.is_string:
         return total.literal(node.this)
     text = str(node.this)
@@ -108,13 +111,13 @@ def _sql_literal(node: Any, total: Total) -> ir.Value:
         raise ValueError(f"a filter's number must be finite, got {text!r}") from None
 
 
-def _sql_column(node: Any, total: Total) -> ir.Value:
+def _sql_column(node: Any, total: Total) -> Value:
     if node.args.get("table"):
         raise ValueError(f"a filter uses the table's own columns by name alone, got {node.sql()!r}")
     return total.column(node.name)
 
 
-def _sql_is(node: Any, total: Total) -> ir.Value:
+def _sql_is(node: Any, total: Total) -> Value:
     value = _sql(node.this, total)
     if isinstance(node.expression, exp.Null):
         return _known(value, total).isnull()
@@ -123,28 +126,28 @@ def _sql_is(node: Any, total: Total) -> ir.Value:
     raise ValueError(f"IS takes NULL, TRUE or FALSE, got {node.sql()!r}")
 
 
-def _sql_in(node: Any, total: Total) -> ir.Value:
+def _sql_in(node: Any, total: Total) -> Value:
     return total.member(_sql(node.this, total), [_sql(item, total) for item in node.expressions])
 
 
-def _sql_like(node: Any, total: Total) -> ir.Value:
+def _sql_like(node: Any, total: Total) -> Value:
     pattern = node.expression
     if not isinstance(pattern, exp.Literal) or not pattern.is_string:
         raise ValueError(f"LIKE takes a pattern in quotes, got {node.sql()!r}")
     return _like(total.text(_sql(node.this, total)), pattern.this, isinstance(node, exp.ILike))
 
 
-def _like(value: ir.Value, pattern: str, any_case: bool) -> ir.Value:
+def _like(value: Value, pattern: str, any_case: bool) -> Value:
     if "\\" in pattern:
         raise ValueError(f"a LIKE pattern may hold % and _ but no backslash, got {pattern!r}")
     return value.lower().like(pattern.lower()) if any_case else value.like(pattern)
 
 
-def _sql_cast(node: Any, total: Total) -> ir.Value:
+def _sql_cast(node: Any, total: Total) -> Value:
     target, value = node.to.this, _sql(node.this, total)
-    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
-        if target in (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ):
-            return total._moment(value, ibis.dtype("date" if target is exp.DType.DATE else "timestamp"))
+    constant = isinstance(node.this, exp.Literal) and node.this.is_string
+    if constant and target in (exp.DType.DATE, exp.DType.TIMESTAMP):
+        return total.moment(value, ibis.dtype("date" if target is exp.DType.DATE else "timestamp"))
     if target in _NUMERIC_CASTS:
         return total.number(value)
     if target in (exp.DType.VARCHAR, exp.DType.TEXT):
@@ -154,7 +157,7 @@ def _sql_cast(node: Any, total: Total) -> ir.Value:
 
 _NUMERIC_CASTS = {exp.DType.DOUBLE, exp.DType.FLOAT, exp.DType.INT, exp.DType.BIGINT}
 
-_SQL: dict[type, Callable[[Any, Total], ir.Value]] = {
+_SQL: dict[type, Callable[[Any, Total], Value]] = {
     exp.Column: _sql_column,
     exp.Literal: _sql_literal,
     exp.Boolean: lambda n, t: t.literal(bool(n.this)),
@@ -186,18 +189,20 @@ _SQL: dict[type, Callable[[Any, Total], ir.Value]] = {
     exp.Lower: lambda n, t: t.text(_sql(n.this, t)).lower(),
     exp.Upper: lambda n, t: t.text(_sql(n.this, t)).upper(),
     exp.Length: lambda n, t: t.text(_sql(n.this, t)).length(),
-    exp.Coalesce: lambda n, t: _coalesce([_sql(n.this, t), *(_sql(e, t) for e in n.expressions)], t),
+    exp.Coalesce: lambda n, t: _coalesce(
+        [_sql(n.this, t), *(_sql(e, t) for e in n.expressions)], t
+    ),
     exp.Cast: _sql_cast,
     exp.TryCast: _sql_cast,
 }
 
 
-def _known(value: ir.Value, total: Total) -> ir.Value:
+def _known(value: Value, total: Total) -> Value:
     """The value, with NaN and the infinities missing as everywhere."""
     return total.number(value) if value.type().is_floating() else value
 
 
-def _coalesce(values: Iterable[ir.Value], total: Total) -> ir.Value:
+def _coalesce(values: Iterable[Value], total: Total) -> Value:
     items = list(values)
     if any(item.type().is_numeric() for item in items):
         items = [total.number(item) for item in items]
@@ -207,7 +212,7 @@ def _coalesce(values: Iterable[ir.Value], total: Total) -> ir.Value:
 # --- Ibis ---------------------------------------------------------------------------------------
 
 
-def _from_ibis(where: Any, total: Total) -> ir.Value:
+def _from_ibis(where: Any, total: Total) -> Value:
     if hasattr(where, "resolve"):
         where = where.resolve(total.table)
     elif callable(where) and not isinstance(where, ir.Value):
@@ -220,7 +225,7 @@ def _from_ibis(where: Any, total: Total) -> ir.Value:
     return _ibis(where.op(), total)
 
 
-def _ibis(node: Any, total: Total) -> ir.Value:
+def _ibis(node: Any, total: Total) -> Value:
     build = _IBIS.get(type(node))
     if build is None:
         raise ValueError(
@@ -231,7 +236,7 @@ def _ibis(node: Any, total: Total) -> ir.Value:
     return build(node, total)
 
 
-def _ibis_field(node: Any, total: Total) -> ir.Value:
+def _ibis_field(node: Any, total: Total) -> Value:
     if node.rel != total.table.op():
         raise ValueError(
             f"a filter uses the protected table's own columns, got {node.name!r} of another table: "
@@ -240,11 +245,11 @@ def _ibis_field(node: Any, total: Total) -> ir.Value:
     return total.column(node.name)
 
 
-def _ibis_pair(node: Any, total: Total) -> tuple[ir.Value, ir.Value]:
+def _ibis_pair(node: Any, total: Total) -> tuple[Value, Value]:
     return _ibis(node.left, total), _ibis(node.right, total)
 
 
-def _ibis_like(node: Any, total: Total) -> ir.Value:
+def _ibis_like(node: Any, total: Total) -> Value:
     pattern = getattr(node.pattern, "value", None)
     if not isinstance(pattern, str) or node.escape is not None:
         raise ValueError("like() takes a constant pattern and no escape character")
@@ -252,7 +257,7 @@ def _ibis_like(node: Any, total: Total) -> ir.Value:
     return _like(total.text(_ibis(node.arg, total)), pattern, any_case)
 
 
-def _ibis_cast(node: Any, total: Total) -> ir.Value:
+def _ibis_cast(node: Any, total: Total) -> Value:
     value, target = _ibis(node.arg, total), node.to
     if target.is_numeric():
         return total.number(value)
@@ -263,7 +268,7 @@ def _ibis_cast(node: Any, total: Total) -> ir.Value:
     raise ValueError(f"a filter casts to a number or to text, got {target}")
 
 
-_IBIS: dict[type, Callable[[Any, Total], ir.Value]] = {
+_IBIS: dict[type, Callable[[Any, Total], Value]] = {
     ops.Field: _ibis_field,
     ops.Literal: lambda n, t: t.literal(n.value),
     ops.And: lambda n, t: t.truth(_ibis(n.left, t)) & t.truth(_ibis(n.right, t)),

@@ -18,9 +18,9 @@ import math
 from dataclasses import dataclass
 
 import ibis
-import ibis.expr.types as ir
 
 from sfumato.core import validation
+from sfumato.queries.engine import Value, either
 
 __all__ = ["Grid", "bin_number"]
 
@@ -45,7 +45,7 @@ class Grid:
         for bound in (lower, upper):
             if abs(bound) > _LARGEST_BOUND:
                 validation.fail("bounds", f"within {_LARGEST_BOUND:g} of 0", bound)
-        if not 1 / _LARGEST_BOUND < upper - lower:
+        if not upper - lower > 1 / _LARGEST_BOUND:
             validation.fail("bounds", f"more than {1 / _LARGEST_BOUND:g} apart", (lower, upper))
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
@@ -81,32 +81,32 @@ class Grid:
         """What a sum of whole numbers stands for, relative to the centre."""
         return whole * self.step
 
-    def encode(self, number: ir.Value) -> ir.Value:
+    def encode(self, number: Value) -> Value:
         """A finite double or NULL as a whole number or NULL; defined on every row.
 
         The clamp on whole numbers comes last: the bound holds whatever floating point did before.
         """
-        offset = ibis.ifelse(
+        offset = either(
             number >= self.upper,
             self.upper - self.centre,
-            ibis.ifelse(number <= self.lower, self.lower - self.centre, number - self.centre),
+            either(number <= self.lower, self.lower - self.centre, number - self.centre),
         )
         # Below a quarter of a step the product could underflow, which PostgreSQL refuses.
-        scaled = ibis.ifelse(offset.abs() < self.step / 4, 0.0, offset * (1 / self.step))
+        scaled = either(offset.abs() < self.step / 4, 0.0, offset * (1 / self.step))
         whole = (scaled + 0.5).floor().cast("int64")
-        clamped = ibis.ifelse(
-            whole > self.most, self.most, ibis.ifelse(whole < self.least, self.least, whole)
+        clamped = either(
+            whole > self.most, self.most, either(whole < self.least, self.least, whole)
         )
-        return ibis.ifelse(number.isnull(), ibis.null("int64"), clamped.cast("int64"))
+        return either(number.isnull(), ibis.null("int64"), clamped.cast("int64"))
 
-    def encode_square(self, number: ir.Value) -> ir.Value:
+    def encode_square(self, number: Value) -> Value:
         """The square of the encoded number, in units of ``step`` squared times 2^24.
 
         Between 0 and ``square_reach``.
         """
         whole = self.encode(number).cast("float64")
         squared = (whole * whole * 2.0**-_BITS + 0.5).floor().cast("int64")
-        return ibis.ifelse(squared > self.square_reach, self.square_reach, squared).cast("int64")
+        return either(squared > self.square_reach, self.square_reach, squared).cast("int64")
 
     @property
     def square_reach(self) -> int:
@@ -118,13 +118,11 @@ class Grid:
         return whole * self.step * self.step * 2.0**_BITS
 
 
-def bin_number(number: ir.Value, lower: float, upper: float, bins: int) -> ir.Value:
-    """Which of ``bins`` equal parts of [lower, upper] a number lies in, from 0; clamped, or NULL."""
+def bin_number(number: Value, lower: float, upper: float, bins: int) -> Value:
+    """Which of ``bins`` equal parts of [lower, upper] holds a number, from 0; clamped, or NULL."""
     width = (upper - lower) / bins
-    offset = ibis.ifelse(
-        number >= upper, upper - lower, ibis.ifelse(number <= lower, 0.0, number - lower)
-    )
-    scaled = ibis.ifelse(offset.abs() < width / 4, 0.0, offset * (1 / width))
+    offset = either(number >= upper, upper - lower, either(number <= lower, 0.0, number - lower))
+    scaled = either(offset.abs() < width / 4, 0.0, offset * (1 / width))
     index = scaled.floor().cast("int64")
-    clamped = ibis.ifelse(index >= bins, bins - 1, ibis.ifelse(index < 0, 0, index))
-    return ibis.ifelse(number.isnull(), ibis.null("int64"), clamped.cast("int64"))
+    clamped = either(index >= bins, bins - 1, either(index < 0, 0, index))
+    return either(number.isnull(), ibis.null("int64"), clamped.cast("int64"))

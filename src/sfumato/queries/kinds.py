@@ -271,7 +271,9 @@ class GroupBy(Query):
         plan_by = getattr(self.of, "plan_by", None)
         if plan_by is None:
             kind = type(self.of).__name__
-            raise ValueError(f"a group-by asks for a count, sum, mean, variance or quantile, not {kind}")
+            raise ValueError(
+                f"a group-by asks for a count, sum, mean, variance or quantile, not {kind}"
+            )
         return plan_by(facts, axes)
 
 

@@ -32,6 +32,7 @@ from typing import Any
 import ibis.expr.types as ir
 
 from sfumato.core import validation
+from sfumato.queries.engine import Value
 from sfumato.queries.facts import Facts
 from sfumato.queries.fixed_point import Grid
 from sfumato.queries.noise import Part
@@ -57,7 +58,7 @@ class Measure(ABC):
         """The whole numbers needed, with what one unit adds; validates against the schema."""
 
     @abstractmethod
-    def aggregates(self, table: ir.Table, facts: Facts) -> dict[str, ir.Value]:
+    def aggregates(self, table: ir.Table, facts: Facts) -> dict[str, Value]:
         """Each part as an aggregate of a cell's rows."""
 
     @abstractmethod
@@ -82,7 +83,7 @@ class RowCount(Measure):
         """One unit holds at most R rows."""
         return (Part("n", facts.rows, float(facts.rows)),)
 
-    def aggregates(self, table: ir.Table, facts: Facts) -> dict[str, ir.Value]:
+    def aggregates(self, table: ir.Table, facts: Facts) -> dict[str, Value]:
         """COUNT(*)."""
         return {"n": table.count()}
 
@@ -105,7 +106,7 @@ class UnitCount(Measure):
         entered = min(_cells_entered(facts, grouped), cells)
         return (Part("n", entered, math.sqrt(entered)),)
 
-    def aggregates(self, table: ir.Table, facts: Facts) -> dict[str, ir.Value]:
+    def aggregates(self, table: ir.Table, facts: Facts) -> dict[str, Value]:
         """COUNT(DISTINCT unit)."""
         if facts.unit_column is None:
             return {"n": table.count()}
@@ -152,7 +153,7 @@ class _Bounded(Measure):
         """The column."""
         return self.column
 
-    def _number(self, table: ir.Table, facts: Facts) -> ir.Value:
+    def _number(self, table: ir.Table, facts: Facts) -> Value:
         number = finite_number(table[facts.column(self.column)], facts.engine)
         return number if self.default is None else number.fill_null(float(self.default))
 
@@ -178,7 +179,7 @@ class BoundedSum(_Bounded):
         reach = facts.rows * self.grid.reach
         return (Part("s", reach, float(reach)),)
 
-    def aggregates(self, table: ir.Table, facts: Facts) -> dict[str, ir.Value]:
+    def aggregates(self, table: ir.Table, facts: Facts) -> dict[str, Value]:
         """The sum of whole numbers."""
         return {"s": self.grid.encode(self._number(table, facts)).sum()}
 
@@ -210,7 +211,7 @@ class BoundedMean(_Bounded):
             Part("s", reach, float(reach), 0.5),
         )
 
-    def aggregates(self, table: ir.Table, facts: Facts) -> dict[str, ir.Value]:
+    def aggregates(self, table: ir.Table, facts: Facts) -> dict[str, Value]:
         """The number of values and the sum of what they are above the middle."""
         whole = self.grid.encode(self._number(table, facts))
         return {"n": whole.count(), "s": whole.sum()}
@@ -247,7 +248,7 @@ class BoundedVariance(_Bounded):
             Part("q", squares, float(squares), 0.5),
         )
 
-    def aggregates(self, table: ir.Table, facts: Facts) -> dict[str, ir.Value]:
+    def aggregates(self, table: ir.Table, facts: Facts) -> dict[str, Value]:
         """Count, sum and sum of squares about the middle."""
         number = self._number(table, facts)
         whole, square = self.grid.encode(number), self.grid.encode_square(number)

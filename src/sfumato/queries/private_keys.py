@@ -8,8 +8,8 @@ Formal guarantee of the selection: (epsilon_k, delta)-DP under add/remove. Let D
 unit. Groups in both: their counts differ by at most 1 in at most G of them, so the noisy counts,
 and which of them pass, are epsilon_k-close. Groups only in D', at most G, have exactly one unit in
 them; each passes with probability Pr[1 + Y >= T], so one of them does with probability at most
-G Pr[Y >= T - 1] <= delta, by the choice of T. Groups in neither never show. What is then measured in
-the named groups is a release of its own over keys that are public by now.
+G Pr[Y >= T - 1] <= delta, by the choice of T. Groups in neither never show. What is then measured
+in the named groups is a release of its own over keys that are public by now.
 
 Reference: Korolova, Kenthapadi, Mishra and Ntoulas, "Releasing search queries and clicks privately"
 (WWW 2009); Wilson et al., "Differentially private SQL with bounded user contribution",

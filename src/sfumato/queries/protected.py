@@ -121,7 +121,9 @@ def _facts(
     bare = Facts(columns, "row", None, 1, 1, Neighbours.ADD_REMOVE)
     column = None if unit is None else bare.column(unit)
     if column is not None and (columns[column].is_floating() or columns[column].is_nested()):
-        raise ValueError(f"unit column {column!r} must hold names or numbers, got {columns[column]}")
+        raise ValueError(
+            f"unit column {column!r} must hold names or numbers, got {columns[column]}"
+        )
     most = validation.count("max_rows_per_unit", rows)
     entered = most if groups is None else validation.count("max_groups_per_unit", groups)
     called = unit_name or (column.removesuffix("_id") if column else "") or "record"
@@ -317,7 +319,9 @@ class Protected:
         """The sum of a column, each value clamped to [lower, upper]."""
         return self._one(kinds.Sum(column, lower, upper, **rest), key)
 
-    def mean(self, column: str, lower: float, upper: float, *, key: str = "", **rest: Any) -> Answer:
+    def mean(
+        self, column: str, lower: float, upper: float, *, key: str = "", **rest: Any
+    ) -> Answer:
         """The mean of a column, each value clamped to [lower, upper]."""
         return self._one(kinds.Mean(column, lower, upper, **rest), key)
 
@@ -443,7 +447,9 @@ class GroupedBy:
         """The sum of a column in each group."""
         return self._ask(kinds.Sum, column, lower, upper, key=key, rest=rest)
 
-    def mean(self, column: str, lower: float, upper: float, *, key: str = "", **rest: Any) -> Answer:
+    def mean(
+        self, column: str, lower: float, upper: float, *, key: str = "", **rest: Any
+    ) -> Answer:
         """The mean of a column in each group."""
         return self._ask(kinds.Mean, column, lower, upper, key=key, rest=rest)
 

@@ -26,7 +26,7 @@ import ibis
 import ibis.expr.types as ir
 
 from sfumato.core import validation
-from sfumato.queries.engine import CURATOR, engine_name, quiet
+from sfumato.queries.engine import CURATOR, Value, engine_name, quiet
 
 __all__ = ["Source", "open_source"]
 
@@ -84,7 +84,7 @@ def open_source(
 
 def _declared(table: ir.Table, types: Mapping[str, str]) -> ir.Table:
     """Text columns read as the types declared for them; what does not read so is missing."""
-    changed: dict[str, ir.Value] = {}
+    changed: dict[str, Value] = {}
     for column, wanted in types.items():
         if column not in table.columns:
             validation.fail("types", f"for columns {', '.join(table.columns)}", column)

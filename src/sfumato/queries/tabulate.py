@@ -90,7 +90,9 @@ def interval_note(parts: Sequence[Part], facts: Facts) -> str:
     return f"a {facts.unit} may hold {facts.rows}"
 
 
-def cell_aggregate(table: ir.Table, axes: Sequence[Axis], facts: Facts, aggregates: Any) -> ir.Table:
+def cell_aggregate(
+    table: ir.Table, axes: Sequence[Axis], facts: Facts, aggregates: Any
+) -> ir.Table:
     """The aggregates of the rows of each cell; cells without rows do not appear."""
     if not axes:
         return table.aggregate(**aggregates(table, facts))
@@ -114,4 +116,3 @@ def exact_counts(
         for name in names:
             exact[name][index] = int(row[name] or 0)
     return exact
-

@@ -27,7 +27,7 @@ import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 
 from sfumato.core import validation
-from sfumato.queries.engine import engine_name
+from sfumato.queries.engine import Value, either, engine_name
 
 __all__ = ["Total", "finite_number"]
 
@@ -46,7 +46,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def finite_number(cell: ir.Value, engine: str) -> ir.Value:
+def finite_number(cell: Value, engine: str) -> Value:
     """A numeric, boolean or text column as a double, or NULL where it holds no finite number.
 
     Raises:
@@ -60,7 +60,7 @@ def finite_number(cell: ir.Value, engine: str) -> ir.Value:
         return cell.cast("float64")
     if kind.is_decimal():
         inside = (cell <= _DECIMAL_LIMIT) & (cell >= -_DECIMAL_LIMIT)
-        return ibis.ifelse(inside, cell, ibis.null(kind)).cast("float64")
+        return either(inside, cell, ibis.null(kind)).cast("float64")
     if kind.is_string() and engine in ("duckdb", "pyspark"):
         return _finite(cell.try_cast("float64"))
     if kind.is_floating():
@@ -71,10 +71,10 @@ def finite_number(cell: ir.Value, engine: str) -> ir.Value:
     )
 
 
-def _finite(cell: ir.Value) -> ir.Value:
+def _finite(cell: Value) -> Value:
     """NULL for NaN (which sorts above every number in these engines) and the infinities."""
     inside = (cell <= _LARGEST) & (cell >= -_LARGEST)
-    return ibis.ifelse(inside, cell, ibis.null("float64"))
+    return either(inside, cell, ibis.null("float64"))
 
 
 class Total:
@@ -85,17 +85,17 @@ class Total:
         self.engine = engine_name(table)
         self._depths: dict[Any, int] = {}  # of what arithmetic made: always finite or NULL
 
-    def column(self, name: str) -> ir.Value:
+    def column(self, name: str) -> Value:
         """A column, as it is stored."""
         return self.table[column_named(self.table.columns, name)]
 
-    def literal(self, value: Any) -> ir.Value:
+    def literal(self, value: Any) -> Value:
         """A constant, which is public."""
         return ibis.null() if value is None else ibis.literal(value)
 
     # --- arithmetic ---------------------------------------------------------------------------
 
-    def number(self, value: ir.Value) -> ir.Value:
+    def number(self, value: Value) -> Value:
         """A value as a finite double, or NULL."""
         if value.op() in self._depths:
             return value
@@ -103,48 +103,48 @@ class Total:
             raise ValueError(f"arithmetic needs numbers, got {value.type()}")
         return finite_number(value.name("value"), self.engine)
 
-    def add(self, a: ir.Value, b: ir.Value, sign: int = 1) -> ir.Value:
-        """a + b, or a - b."""
+    def add(self, a: Value, b: Value, sign: int = 1) -> Value:
+        """A + b, or a - b."""
         x, y = self._term(a), self._term(b)
         return self._made(x + y if sign > 0 else x - y, a, b)
 
-    def multiply(self, a: ir.Value, b: ir.Value) -> ir.Value:
+    def multiply(self, a: Value, b: Value) -> Value:
         """A b."""
         return self._made(self._factor(a) * self._factor(b), a, b)
 
-    def divide(self, a: ir.Value, b: ir.Value) -> ir.Value:
+    def divide(self, a: Value, b: Value) -> Value:
         """A / b as a double; NULL where b is 0."""
         return self._made(self._factor(a) / self._factor(b).nullif(0.0), a, b)
 
-    def modulo(self, a: ir.Value, b: ir.Value) -> ir.Value:
+    def modulo(self, a: Value, b: Value) -> Value:
         """The remainder of a whole number by a constant."""
         divisor = getattr(b.op(), "value", None)
         if not a.type().is_integer() or not isinstance(divisor, int) or divisor < 2:
             raise ValueError("a remainder takes a whole-number column and a constant from 2 on")
         return a % divisor
 
-    def negate(self, a: ir.Value) -> ir.Value:
+    def negate(self, a: Value) -> Value:
         """-a as a double."""
         return self._made(-self.number(a), a)
 
-    def absolute(self, a: ir.Value) -> ir.Value:
+    def absolute(self, a: Value) -> Value:
         """|a| as a double."""
         return self._made(self.number(a).abs(), a)
 
-    def _term(self, a: ir.Value) -> ir.Value:
+    def _term(self, a: Value) -> Value:
         x = self._plain_number(a)
-        return ibis.ifelse(x.abs() <= _SUMMABLE, x, ibis.null("float64"))
+        return either(x.abs() <= _SUMMABLE, x, ibis.null("float64"))
 
-    def _factor(self, a: ir.Value) -> ir.Value:
+    def _factor(self, a: Value) -> Value:
         x = self._plain_number(a)
         moderate = (x.abs() <= _WIDE) & (x.abs() >= _TINY)
-        return ibis.ifelse(moderate | (x == 0), x, ibis.null("float64"))
+        return either(moderate | (x == 0), x, ibis.null("float64"))
 
-    def _plain_number(self, a: ir.Value) -> ir.Value:
+    def _plain_number(self, a: Value) -> Value:
         """Like ``number``; a column of doubles as it is, for the guards leave out NaN as well."""
         return a.cast("float64") if a.type().is_floating() else self.number(a)
 
-    def _made(self, result: ir.Value, *operands: ir.Value) -> ir.Value:
+    def _made(self, result: Value, *operands: Value) -> Value:
         depth = 1 + max(self._depths.get(operand.op(), 0) for operand in operands)
         if depth > _DEEPEST:
             raise ValueError(f"arithmetic in a filter may be nested {_DEEPEST} deep, not {depth}")
@@ -153,7 +153,7 @@ class Total:
 
     # --- logic --------------------------------------------------------------------------------
 
-    def compare(self, operator: str, a: ir.Value, b: ir.Value) -> ir.Value:
+    def compare(self, operator: str, a: Value, b: Value) -> Value:
         """One of = <> < <= > >=; text is read as a number or a date where the other side is one."""
         x, y = self._alike(a, b), self._alike(b, a)
         try:
@@ -161,11 +161,11 @@ class Total:
         except Exception:
             raise ValueError(f"cannot compare {a.type()} with {b.type()}") from None
 
-    def between(self, a: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
+    def between(self, a: Value, low: Value, high: Value) -> Value:
         """Low <= a <= high."""
         return self.compare(">=", a, low) & self.compare("<=", a, high)
 
-    def member(self, a: ir.Value, options: Sequence[ir.Value]) -> ir.Value:
+    def member(self, a: Value, options: Sequence[Value]) -> Value:
         """Whether a equals one of the options."""
         if not options:
             return ibis.literal(False)
@@ -174,19 +174,19 @@ class Total:
             result = result | self.compare("=", a, option)
         return result
 
-    def truth(self, a: ir.Value) -> ir.Value:
+    def truth(self, a: Value) -> Value:
         """A as a boolean."""
         if not a.type().is_boolean() and not a.type().is_null():
             raise ValueError(f"a filter must be true or false on every row, got {a.type()}")
         return a.cast("boolean")
 
-    def text(self, a: ir.Value) -> ir.Value:
+    def text(self, a: Value) -> Value:
         """A, which must be text."""
         if not a.type().is_string():
             raise ValueError(f"a text function needs text, got {a.type()}")
         return a
 
-    def _alike(self, a: ir.Value, other: ir.Value) -> ir.Value:
+    def _alike(self, a: Value, other: Value) -> Value:
         """``a`` in the form in which it can be compared with ``other`` without failing."""
         mine, theirs = a.type(), other.type()
         if mine.is_floating() or (mine.is_string() and theirs.is_numeric()):
@@ -194,17 +194,19 @@ class Total:
         if mine.is_decimal() or (mine.is_integer() and not theirs.is_integer()):
             return a if theirs.is_boolean() else self.number(a)
         if mine.is_string() and theirs.is_temporal():
-            return self._moment(a, theirs)
+            return self.moment(a, theirs)
         return a
 
-    def _moment(self, a: ir.Value, kind: dt.DataType) -> ir.Value:
+    def moment(self, a: Value, kind: dt.DataType) -> Value:
+        """A constant in quotes as a date or a time."""
         value = getattr(a.op(), "value", None)
         if not isinstance(value, str):
             raise ValueError("a date can be compared with a date in quotes, not with a text column")
         try:
             if kind.is_date():
                 return ibis.literal(datetime.date.fromisoformat(value))
-            return ibis.literal(datetime.datetime.fromisoformat(value)).cast(kind)
+            moment: Value = ibis.literal(datetime.datetime.fromisoformat(value))
+            return moment.cast(kind)
         except ValueError:
             validation.fail("date in the filter", "like 2026-11-15", value)
 

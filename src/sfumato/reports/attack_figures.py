@@ -33,8 +33,8 @@ def roc_figure(
 ) -> Figure:
     """Members found against false alarms, both on log axes, where low rates can be seen.
 
-    ``epsilon``: also shade what no attack on an epsilon-DP release reaches, above e^eps times the
-    false alarms.
+    ``epsilon``: also shade what no attack on an epsilon-DP release reaches. With a the rate of
+    false alarms, that is above min(e^eps a, 1 - e^-eps (1 - a)).
     """
     figure, axes = new_figure(
         title, "false alarms (log scale)", "members found (log scale)", (7.2, 5.0)
@@ -42,7 +42,7 @@ def roc_figure(
     rates = np.geomspace(lowest, 1, 200)
     axes.plot(rates, rates, color=INK, linewidth=1, linestyle=":", label="guessing")
     if epsilon is not None:
-        bound = np.minimum(1.0, math.exp(epsilon) * rates)
+        bound = np.minimum(math.exp(epsilon) * rates, 1 - math.exp(-epsilon) * (1 - rates))
         axes.plot(rates, bound, color=PALE, linewidth=1.5, label=f"bound at epsilon {epsilon:g}")
         axes.fill_between(rates, bound, 1.0, color=PALE, alpha=0.25, linewidth=0)
     for colour, (label, alarms, found) in zip(_colours(len(curves)), curves, strict=True):

@@ -1,0 +1,178 @@
+"""Opening: where a ledger may be, what goes wrong, and that nothing is left behind."""
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from sfumato.core.events import LaplaceEvent
+from sfumato.ledger import Budget, Ledger, LedgerError
+from sfumato.ledger.schema import VERSION
+
+
+def test_a_path_and_its_url_are_the_same_ledger(tmp_path):
+    path = tmp_path / "a b" / "privacy#1.db"
+    path.parent.mkdir()
+    Ledger(path).create("census", Budget(1.0))
+    assert Ledger(str(path)).names() == ["census"]
+    assert Ledger(f"sqlite:///{path}").names() == ["census"]
+
+
+def test_the_file_is_its_owners_alone_and_durable(sqlite_url, sqlite_ledger):
+    path = sqlite_url.removeprefix("sqlite:///")
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    with sqlite_ledger._database.reading() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
+
+
+@pytest.mark.parametrize(
+    ("place", "word"),
+    [
+        ("sqlite://", "must outlive its process"),
+        ("sqlite:///:memory:", "must outlive its process"),
+        ("mysql://user:secret@host/db", r"got 'mysql://user:\*\*\*@host/db'"),
+        ("://", "no URL"),
+    ],
+)
+def test_other_places_are_refused(place, word):
+    with pytest.raises(LedgerError, match=word):
+        Ledger(place)
+
+
+def test_a_missing_folder_is_not_made(tmp_path):
+    with pytest.raises(LedgerError, match="folder of .* does not exist"):
+        Ledger(tmp_path / "no" / "privacy.db")
+    assert not (tmp_path / "no").exists()
+
+
+def test_reading_a_missing_ledger_leaves_nothing_behind(tmp_path, postgresql_url):
+    with pytest.raises(LedgerError, match="there is no ledger at"):
+        Ledger(tmp_path / "privacy.db", create=False)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(LedgerError, match="there is no ledger in"):
+        Ledger(postgresql_url, create=False)
+
+
+def test_a_file_that_is_no_database_is_left_alone(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database, and long enough to be looked at " * 10)
+    before = path.read_bytes()
+    with pytest.raises(LedgerError, match="not a SQLite database"):
+        Ledger(path)
+    assert path.read_bytes() == before
+
+
+def test_a_newer_version_is_refused(url, ledger):
+    with ledger._database.writing() as connection:
+        connection.exec_driver_sql(
+            f"UPDATE ledger_meta SET value = '{VERSION + 1}' WHERE name = 'version'"
+        )
+    with pytest.raises(LedgerError, match=f"has version {VERSION + 1}.*upgrade sfumato"):
+        Ledger(url)
+
+
+def test_a_server_that_is_not_there_and_no_password_in_sight():
+    with pytest.raises(LedgerError, match="cannot be reached") as error:
+        Ledger("postgresql://user:hunter2@127.0.0.1:1/db", timeout=2)
+    assert "hunter2" not in str(error.value)
+    assert "hunter2" not in repr(error.value.__cause__)
+
+
+def test_a_locked_file_is_a_clear_error_and_costs_nothing(sqlite_url):
+    ledger = Ledger(sqlite_url, timeout=0.2)
+    ledger.create("census", Budget(1.0))
+    other = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(LedgerError, match=r"locked by another process for 0\.2 s"):
+        ledger.spend("census", LaplaceEvent(1.0))
+    other.execute("ROLLBACK")
+    other.close()
+    assert ledger.status("census").left == 1.0
+    with ledger.spend("census", LaplaceEvent(1.0)):
+        pass
+    ledger.close()
+
+
+def test_a_locked_dataset_in_postgresql_too(postgresql_url):
+    ledger, other = Ledger(postgresql_url, timeout=0.3), Ledger(postgresql_url)
+    ledger.create("census", Budget(1.0))
+    with (
+        other._book.changing("census"),
+        pytest.raises(LedgerError, match=r"locked by another process for 0\.3 s"),
+    ):
+        ledger.spend("census", LaplaceEvent(1.0))
+    assert ledger.status("census").left == 1.0
+    ledger.close()
+    other.close()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_vanishes_is_noticed(sqlite_url, sqlite_ledger, replaced, tmp_path):
+    sqlite_ledger.create("census", Budget(1.0))
+    path = sqlite_url.removeprefix("sqlite:///")
+    os.rename(path, tmp_path / "moved.db")
+    if replaced:
+        Ledger(sqlite_url).create("census", Budget(1.0))
+    for call in (
+        lambda: sqlite_ledger.spend("census", LaplaceEvent(1.0)),
+        lambda: sqlite_ledger.status("census"),
+    ):
+        with pytest.raises(LedgerError, match="removed or replaced while it was open"):
+            call()
+    assert os.path.exists(path) == replaced
+
+
+def test_a_read_only_file_is_a_clear_error(sqlite_url, sqlite_ledger):
+    """Root ignores permissions, so SQLite itself is told to read only."""
+    sqlite_ledger.create("census", Budget(1.0))
+    with sqlite_ledger._database.engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA query_only=1")
+    with pytest.raises(LedgerError, match="cannot be written"):
+        sqlite_ledger.spend("census", LaplaceEvent(1.0))
+    sqlite_ledger.close()
+    assert sqlite_ledger.status("census").left == 1.0
+
+
+def test_a_database_that_fails_at_the_commit_leaves_the_charge(sqlite_ledger):
+    sqlite_ledger.create("census", Budget(1.0))
+    with (
+        pytest.raises(LedgerError, match="cannot be written"),
+        sqlite_ledger.spend("census", LaplaceEvent(2.0)) as spending,
+    ):
+        with sqlite_ledger._database.engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA query_only=1")
+        spending.commit("never seen")
+    sqlite_ledger.close()
+    status = sqlite_ledger.status("census")
+    assert status.left == 0.5
+    assert len(status.open) == 1
+
+
+def test_importing_sfumato_does_not_load_the_database():
+    code = "import sys, sfumato; print('sqlalchemy' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout.strip() == "False"
+
+
+def test_a_fork_opens_connections_of_its_own(url, ledger):
+    ledger.create("census", Budget(1.0))
+    with ledger.spend("census", LaplaceEvent(4.0)):
+        pass
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            with ledger.spend("census", LaplaceEvent(4.0)):
+                pass
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    with ledger.spend("census", LaplaceEvent(4.0)):
+        pass
+    assert ledger.status("census").left == 0.25
+    assert ledger.verify("census").ok
