@@ -15,8 +15,11 @@ setup: .venv/.ready
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 12) else "sfumato needs Python 3.11 or 3.12, this is %d.%d: make PYTHON=python3.12" % v)'
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq python3-venv; } \
 	  || { echo "make: this Python lacks the venv module; install it (Debian: apt-get install python3-venv)"; exit 1; }
+	@command -v java >/dev/null || { echo "Installing Java 17 for the tests on Spark ..."; \
+	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq openjdk-17-jre-headless >/dev/null; } \
+	  || echo "make: no Java and no right to install it: the tests on Spark will be skipped"
 	@$(PYTHON) -m venv .venv
-	@echo "Installing the locked dependencies into .venv (about a minute) ..."
+	@echo "Installing the locked dependencies into .venv (a few minutes) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev,peers,queries,polars,postgres,spark,tables]'
 	@touch $@
 
@@ -38,6 +41,8 @@ test-all: check
 bench: setup
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/accounting.py
+	$(BIN)/python benchmarks/ledger.py
+	$(BIN)/python benchmarks/queries.py
 
 format: setup
 	$(BIN)/ruff check --fix .

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
         events,
     )
     from sfumato.core.events import compose, dp_sgd, repeat
+    from sfumato.data import load_table
+    from sfumato.ledger import Budget, BudgetExceeded, Ledger
     from sfumato.mechanisms import sensitivity
     from sfumato.mechanisms.crossover import crossover_dimension, laplace_or_gaussian
     from sfumato.mechanisms.discrete_gaussian import DiscreteGaussian
@@ -52,6 +54,22 @@ if TYPE_CHECKING:
     from sfumato.mechanisms.randomized_response import RandomizedResponse
     from sfumato.mechanisms.sensitivity import falsify
     from sfumato.mechanisms.sparse_vector import SparseVector
+    from sfumato.queries import (
+        Answer,
+        ArgMax,
+        Count,
+        CountUnits,
+        Crosstab,
+        Histogram,
+        Mean,
+        Median,
+        MostCommon,
+        Protected,
+        Quantile,
+        Sum,
+        Variance,
+        protect,
+    )
 
 _HOMES = {
     "sfumato.accounting": (
@@ -60,6 +78,8 @@ _HOMES = {
     ),
     "sfumato.core": "Event Guarantee Neighbours Norm Record Release SeededCoins Sensitivity events",
     "sfumato.core.events": "compose dp_sgd repeat",
+    "sfumato.data": "load_table",
+    "sfumato.ledger": "Budget BudgetExceeded Ledger",
     "sfumato.mechanisms.crossover": "crossover_dimension laplace_or_gaussian",
     "sfumato.mechanisms.discrete_gaussian": "DiscreteGaussian",
     "sfumato.mechanisms.discrete_laplace": "DiscreteLaplace noisy_count",
@@ -73,23 +93,41 @@ _HOMES = {
     "sfumato.mechanisms": "sensitivity",
     "sfumato.mechanisms.sensitivity": "falsify",
     "sfumato.mechanisms.sparse_vector": "SparseVector",
+    "sfumato.queries": (
+        "Answer ArgMax Count CountUnits Crosstab Histogram Mean Median MostCommon Protected "
+        "Quantile Sum Variance protect"
+    ),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "Accountant",
+    "Answer",
+    "ArgMax",
+    "Budget",
+    "BudgetExceeded",
+    "Count",
+    "CountUnits",
+    "Crosstab",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Event",
     "Exponential",
     "Gaussian",
     "Guarantee",
+    "Histogram",
     "Laplace",
+    "Ledger",
     "LocalLaplace",
+    "Mean",
+    "Median",
+    "MostCommon",
     "Neighbours",
     "Norm",
     "PermuteAndFlip",
     "PrivacyProfile",
+    "Protected",
+    "Quantile",
     "RandomizedResponse",
     "Record",
     "Release",
@@ -97,6 +135,8 @@ __all__ = [
     "SeededCoins",
     "Sensitivity",
     "SparseVector",
+    "Sum",
+    "Variance",
     "__version__",
     "account",
     "account_many",
@@ -111,8 +151,10 @@ __all__ = [
     "events",
     "falsify",
     "laplace_or_gaussian",
+    "load_table",
     "noisy_count",
     "privacy_profile",
+    "protect",
     "repeat",
     "sensitivity",
 ]

@@ -146,7 +146,7 @@ def test_guesses_count_both_kinds_alike():
 
 def test_the_interval_covers_and_knows_certainty():
     low, high = Guesses(500, 500, 500, 500).interval()
-    assert 0.99 < low < 1
+    assert low == pytest.approx((0.05 / 4) ** (1 / 500))  # all of 500 right, at half the error
     assert high == 1
     assert Guesses(50, 0, 50, 0).interval()[0] == 0
     random = np.random.default_rng(5)

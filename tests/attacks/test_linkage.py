@@ -54,6 +54,10 @@ def test_a_small_table_by_hand():
     assert two.share == 0.75
 
 
+def test_two_rows_with_the_same_facts_are_not_given_one_name():
+    assert link({"a": [1, 1, 2]}, {"name": ["A", "B"], "a": [1, 2]}, ["a"]).rows.tolist() == [2]
+
+
 def test_a_register_with_gaps_names_some_people_wrongly():
     table = {"a": [1, 2]}
     register = {"name": ["A", "Z"], "a": [1, 2]}  # the person of the second row is not in it

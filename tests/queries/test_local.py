@@ -131,6 +131,18 @@ def test_the_interval_of_two_categories_by_hand():
     assert (found.people, found.confidence) == (100, 0.95)
 
 
+def test_the_ends_of_a_score_interval_solve_its_equation():
+    """|c - n q - m (p - q)| - 1/2 is z standard deviations of c, were m people to hold it."""
+    response, n = LocalFrequency(TEN, 1.5)._response, 400
+    p, q = response.keep, response.switch
+    for c in (30, 80, 250):
+        count = (c - n * q) / (p - q)
+        for m in count_intervals(response, n, [count], 0.9)[0]:
+            sd = math.sqrt(m * p * (1 - p) + (n - m) * q * (1 - q))
+            distance = abs(c - n * q - m * (p - q)) - 0.5
+            assert distance == pytest.approx(stats.norm.ppf(0.95) * sd)
+
+
 def test_more_confidence_is_wider():
     survey = LocalFrequency(TEN, 1.0)
     reports = survey.perturb(ten_answers(1000), SeededCoins(5))

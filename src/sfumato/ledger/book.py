@@ -6,13 +6,12 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection
-
 from sfumato.ledger import store
 from sfumato.ledger.database import Database
 from sfumato.ledger.errors import LedgerError
 from sfumato.ledger.state import State
 from sfumato.ledger.terms import moment
+from sfumato.ledger.transaction import Transaction
 
 __all__ = ["Book", "utc_now"]
 
@@ -39,19 +38,19 @@ class Book:
         return moment("clock", self._clock())
 
     @contextmanager
-    def changing(self, name: str) -> Generator[tuple[Connection, State]]:
+    def changing(self, name: str) -> Generator[tuple[Transaction, State]]:
         """A dataset that no one else can change until the block ends; all of it, or nothing."""
-        with self.database.writing() as connection:
-            state = store.load(connection, name, lock=True)
+        with self.database.writing() as transaction:
+            state = store.load(transaction, name, lock=True)
             self._look(name, state.sequence)
-            yield connection, state
+            yield transaction, state
         self._seen[name] = state.sequence
 
     @contextmanager
-    def reading(self, name: str) -> Generator[tuple[Connection, State]]:
+    def reading(self, name: str) -> Generator[tuple[Transaction, State]]:
         """A dataset as it is now."""
-        with self.database.reading() as connection:
-            yield connection, store.load(connection, name)
+        with self.database.reading() as transaction:
+            yield transaction, store.load(transaction, name)
 
     def _look(self, name: str, sequence: int) -> None:
         seen = self._seen.get(name, 0)

@@ -11,8 +11,6 @@ from __future__ import annotations
 import calendar
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection
-
 from sfumato.core import validation
 from sfumato.ledger import store
 from sfumato.ledger.budget import Budget
@@ -20,21 +18,22 @@ from sfumato.ledger.errors import LedgerError
 from sfumato.ledger.gate import Gate
 from sfumato.ledger.state import Held, State
 from sfumato.ledger.terms import Cap, moment
+from sfumato.ledger.transaction import Transaction
 
 __all__ = ["allot", "grant", "period_starts", "schedule"]
 
 _MOST_PERIODS = 1000
 
 
-def grant(connection: Connection, state: State, analyst: str, budget: Budget, at: str) -> Cap:
+def grant(transaction: Transaction, state: State, analyst: str, budget: Budget, at: str) -> Cap:
     """An analyst's standing cap. A new one replaces the old and keeps what was spent."""
-    store.load_caps(connection, state, analyst)
+    store.load_caps(transaction, state, analyst)
     old = _standing(state, analyst)
     if old is not None and old.cap.budget == budget:
         return old.cap
     replaces = None if old is None else old.cap.number
     return _add(
-        connection, state, _cap(state, budget, analyst=analyst, standing=True), at, replaces
+        transaction, state, _cap(state, budget, analyst=analyst, standing=True), at, replaces
     )
 
 
@@ -46,7 +45,7 @@ def _standing(state: State, analyst: str) -> Held | None:
 
 
 def allot(
-    connection: Connection,
+    transaction: Transaction,
     state: State,
     budget: Budget,
     analyst: str | None,
@@ -61,11 +60,11 @@ def allot(
     if first is not None and last is not None and not first < last:
         raise LedgerError(f"ends must be after starts, got {first} and {last}")
     cap = _cap(state, budget, analyst=analyst, starts=first, ends=last, label=label)
-    return _add(connection, state, cap, at, None)
+    return _add(transaction, state, cap, at, None)
 
 
 def schedule(
-    connection: Connection,
+    transaction: Transaction,
     state: State,
     budget: Budget,
     analyst: str | None,
@@ -83,7 +82,7 @@ def schedule(
         begins = starts[0] if carry_over else starts[number - 1]
         allowed = budget.times(number) if carry_over else budget
         label = f"period {number} of {len(starts) - 1}" + (", carried over" if carry_over else "")
-        made.append(allot(connection, state, allowed, analyst, begins, starts[number], label, at))
+        made.append(allot(transaction, state, allowed, analyst, begins, starts[number], label, at))
     return made
 
 
@@ -125,7 +124,7 @@ def _cap(
     return Cap(state.sequence + 1, budget, gate, analyst, starts, ends, label, standing)
 
 
-def _add(connection: Connection, state: State, cap: Cap, at: str, replaces: int | None) -> Cap:
+def _add(transaction: Transaction, state: State, cap: Cap, at: str, replaces: int | None) -> Cap:
     payload = {"at": at, "replaces": replaces} | cap.to_payload()
-    store.append(connection, state, "cap", payload)
+    store.append(transaction, state, "cap", payload)
     return cap

@@ -18,18 +18,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
-from sqlalchemy.engine import URL
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from sfumato.ledger import schema
 from sfumato.ledger.errors import LedgerError
+from sfumato.ledger.places import Place
+from sfumato.ledger.transaction import PostgresqlTransaction, SqliteTransaction, Transaction
 
 __all__ = ["Database"]
 
 _ADVISORY_LOCK = 7_305_862_441
 _INHERITED: list[object] = []
-"""Connections a fork copied from its parent: kept, because closing them would disturb the parent's."""
+"""Connections a fork copied from its parent: kept, as closing them would disturb the parent's."""
 
 
 class Database:
@@ -42,16 +43,15 @@ class Database:
     """
 
     def __init__(self, place: str | Path, create: bool = True, timeout: float = 30.0) -> None:
-        self.url = _parse(place)
-        self.shown = self.url.render_as_string(hide_password=True)
-        self.sqlite = self.url.get_backend_name() == "sqlite"
-        self._timeout = timeout
-        self._engine, self._owner = self._connect(), os.getpid()
-        weakref.finalize(self, _dispose, self._engine, self._owner)
-        self._inode: tuple[int, int] | None = None
-        if self.sqlite:
+        self.place = Place.parse(place, timeout)
+        self._sqlite = self.place.sqlite
+        self._file = str(self.place.file) if self._sqlite else ""
+        if self._sqlite:
             self._touch(create)
-            self._inode = self._look()
+        self._inode = self._look() if self._sqlite else None
+        self._engine, self._owner = self._connect(), os.getpid()
+        self._errors: tuple[type[Exception], ...] = (self._engine.dialect.dbapi.Error,)  # type: ignore[union-attr]
+        weakref.finalize(self, _dispose, self._engine, self._owner)
         with self._plain_words():
             self._prepare(create)
 
@@ -65,30 +65,42 @@ class Database:
         return self._engine
 
     @contextmanager
-    def writing(self) -> Generator[Connection]:
+    def writing(self) -> Generator[Transaction]:
         """A transaction that no other writer shares: all of it, or nothing."""
-        self._require_same_file()
-        with self._plain_words(), self.engine.connect() as connection:
-            connection.execution_options(ledger_writes=True)
-            with connection.begin():
-                yield connection
+        with self._plain_words(), self._transaction(writes=True) as transaction:
+            yield transaction
 
     @contextmanager
-    def reading(self) -> Generator[Connection]:
+    def reading(self) -> Generator[Transaction]:
         """A transaction that sees one state throughout."""
+        with self._plain_words(), self._transaction(writes=False) as transaction:
+            yield transaction
+
+    @contextmanager
+    def _transaction(self, writes: bool) -> Generator[Transaction]:
         self._require_same_file()
-        with self._plain_words(), self.engine.connect() as connection:
-            if not self.sqlite:
-                connection.execution_options(isolation_level="REPEATABLE READ")
-            with connection.begin():
-                yield connection
+        pooled = self.engine.raw_connection()
+        transaction: Transaction = (
+            SqliteTransaction(pooled, self.place.timeout)
+            if self._sqlite
+            else PostgresqlTransaction(pooled)
+        )
+        try:
+            transaction.begin(writes)
+            yield transaction
+            transaction.commit()
+        except BaseException:
+            transaction.abandon()
+            raise
+        finally:
+            transaction.release()
 
     # --- opening --------------------------------------------------------------------------------
 
     def _connect(self) -> Engine:
-        if not self.sqlite:
-            return _postgresql(self.url, self._timeout)
-        engine = create_engine(self.url, creator=self._open_file)
+        if not self._sqlite:
+            return _postgresql(self.place)
+        engine = create_engine(self.place.url, creator=self._open_file)
         event.listen(engine, "connect", _set_up_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
@@ -102,40 +114,33 @@ class Database:
 
     def _require_same_file(self) -> None:
         """SQLite would go on writing to a file that was deleted or replaced under it."""
-        if self.sqlite and self._look() != self._inode:
+        if self._sqlite and self._look() != self._inode:
             raise LedgerError(
-                f"the file of {self.shown} was removed or replaced while it was open, nothing was "
-                "spent: open the ledger again, and verify it against a kept head"
+                f"the file of {self.place.shown} was removed or replaced while it was open, "
+                "nothing was spent: open the ledger again, and verify it against a kept head"
             )
 
     def _open_file(self) -> sqlite3.Connection:
         """A connection to the file, which must be there: SQLite would make an empty one."""
-        place = f"file:{quote(str(self._file.absolute()))}?mode=rw"
-        return sqlite3.connect(place, uri=True, timeout=self._timeout, check_same_thread=False)
-
-    @property
-    def _file(self) -> Path:
-        assert self.url.database
-        return Path(self.url.database)
+        place = f"file:{quote(os.path.abspath(self._file))}?mode=rw"
+        waits = self.place.timeout
+        return sqlite3.connect(place, uri=True, timeout=waits, check_same_thread=False)
 
     def _touch(self, create: bool) -> None:
         """Makes the file, readable by its owner alone, or says why there is none."""
-        if self._file.exists():
+        file = self.place.file
+        if file.exists():
             return
         if not create:
+            raise LedgerError(f"there is no ledger at {str(file)!r}: create one, or look elsewhere")
+        if not file.parent.is_dir():
             raise LedgerError(
-                f"there is no ledger at {str(self._file)!r}: create one, or look elsewhere"
-            )
-        if not self._file.parent.is_dir():
-            raise LedgerError(
-                f"the folder of {str(self._file)!r} does not exist: make it, or check the path"
+                f"the folder of {str(file)!r} does not exist: make it, or check the path"
             )
         try:
-            os.close(os.open(self._file, os.O_CREAT | os.O_WRONLY, 0o600))
+            os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))
         except OSError as error:
-            raise LedgerError(
-                f"cannot make a ledger at {str(self._file)!r}: {error.strerror}"
-            ) from error
+            raise LedgerError(f"cannot make a ledger at {str(file)!r}: {error.strerror}") from error
 
     def _prepare(self, create: bool) -> None:
         with self.engine.connect() as connection:
@@ -144,21 +149,23 @@ class Database:
         if found == schema.VERSION:
             return
         if not create:
-            raise LedgerError(f"there is no ledger in {self.shown}: create one, or look elsewhere")
-        if self.sqlite:
+            raise LedgerError(
+                f"there is no ledger in {self.place.shown}: create one, or look elsewhere"
+            )
+        if self._sqlite:
             self._write_ahead()
         with self.engine.connect() as connection:
             connection.execution_options(ledger_writes=True)
             with connection.begin():
-                if not self.sqlite:
+                if not self._sqlite:
                     connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
                 schema.prepare(connection)
 
     def _write_ahead(self) -> None:
         """Switches the file to a write-ahead log, for good; SQLite itself does not wait here."""
-        give_up = time.monotonic() + self._timeout
+        give_up = time.monotonic() + self.place.timeout
         while True:
-            connection = sqlite3.connect(self._file, timeout=self._timeout)
+            connection = self._open_file()
             try:
                 connection.execute("PRAGMA journal_mode=WAL")
                 return
@@ -169,105 +176,28 @@ class Database:
             finally:
                 connection.close()
 
-    # --- errors ---------------------------------------------------------------------------------
-
     @contextmanager
     def _plain_words(self) -> Generator[None]:
         try:
             yield
         except DBAPIError as error:
-            raise LedgerError(self._explain(error.orig)) from error
-        except sqlite3.Error as error:
-            raise LedgerError(self._explain(error)) from error
+            raise LedgerError(self.place.explain(error.orig)) from error
+        except self._errors as error:
+            raise LedgerError(self.place.explain(error)) from error
         except SQLAlchemyError as error:
-            raise LedgerError(f"the ledger {self.shown} failed: {type(error).__name__}") from error
-
-    def _explain(self, error: BaseException | None) -> str:
-        said = " ".join(str(error).split())
-        password = self.url.password
-        if password:
-            said = said.replace(str(password), "***")
-        lowered = said.lower()
-        for sign, meaning in _MEANINGS:
-            if sign in lowered:
-                waited = f"{self._timeout:g}"
-                return meaning.format(ledger=self.shown, waited=waited) + f" ({said})"
-        return f"the ledger {self.shown} failed: {said}"
+            name = type(error).__name__
+            raise LedgerError(f"the ledger {self.place.shown} failed: {name}") from error
 
 
-_MEANINGS = [
-    (
-        "database is locked",
-        "the ledger {ledger} was locked by another process for {waited} s, nothing was spent: wait "
-        "for it, or give a longer timeout",
-    ),
-    (
-        "lock timeout",
-        "the dataset was locked by another process for {waited} s, nothing was spent: wait for it, "
-        "or give a longer timeout",
-    ),
-    (
-        "readonly database",
-        "the ledger {ledger} cannot be written: check the permissions of the file and its folder",
-    ),
-    (
-        "unable to open",
-        "the ledger {ledger} cannot be opened: check the path and its permissions",
-    ),
-    (
-        "not a database",
-        "the file of {ledger} is not a SQLite database: check the path; nothing was written to it",
-    ),
-    (
-        "malformed",
-        "the file of {ledger} is damaged: restore it from a backup and verify it against a kept "
-        "head",
-    ),
-    (
-        "no such table",
-        "the ledger {ledger} was replaced or emptied while it was open: restore it and verify it "
-        "against a kept head",
-    ),
-    (
-        "connection",
-        "the server of {ledger} cannot be reached: check host, port, database and user",
-    ),
-]
-
-
-def _parse(place: str | Path) -> URL:
-    shown = str(place)
-    if isinstance(place, Path) or "://" not in place:
-        url = URL.create("sqlite", database=shown)
-    else:
-        try:
-            url = make_url(place)
-        except ArgumentError:
-            raise LedgerError(_WHERE.format("a text that is no URL")) from None
-    backend = url.get_backend_name()
-    if backend in ("postgresql", "postgres"):
-        return url.set(drivername="postgresql+psycopg")
-    if backend != "sqlite":
-        raise LedgerError(_WHERE.format(repr(url.render_as_string(hide_password=True))))
-    if not url.database or url.database == ":memory:":
-        raise LedgerError(
-            "a ledger must outlive its process: give a file, as in 'sqlite:///privacy.db'"
-        )
-    return url
-
-
-_WHERE = "a ledger is a path, 'sqlite:///privacy.db' or 'postgresql://user@host/name', got {}"
-
-
-def _postgresql(url: URL, timeout: float) -> Engine:
-    options: dict[str, Any] = {"connect_timeout": max(2, round(timeout))}
+def _postgresql(place: Place) -> Engine:
+    options: dict[str, Any] = {"connect_timeout": max(2, round(place.timeout))}
     try:
-        engine = create_engine(url, connect_args=options, pool_pre_ping=False)
+        engine = create_engine(place.url, connect_args=options)
     except (ImportError, NoSuchModuleError):
         raise LedgerError(
             "a ledger in PostgreSQL needs psycopg: pip install 'sfumato[postgres]'"
         ) from None
-    milliseconds = max(1, round(timeout * 1000))
+    milliseconds = max(1, round(place.timeout * 1000))
 
     def set_up(connection: Any, _: object) -> None:
         with connection.cursor() as cursor:

@@ -13,11 +13,29 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import bindparam, select
 
 from sfumato.core import validation
 from sfumato.ledger.errors import DataChangedWarning, LedgerError
 from sfumato.ledger.schema import identities, meta
+from sfumato.ledger.transaction import Transaction
+
+_I = identities
+_SECRET = select(meta.c.value).where(meta.c.name == "fingerprint secret")
+_OTHERS = (
+    select(_I.c.dataset)
+    .where(_I.c.fingerprint == bindparam("hashed_"), _I.c.dataset != bindparam("name_"))
+    .distinct()
+)
+_LATEST = (
+    select(_I.c.fingerprint, _I.c.source)
+    .where(_I.c.dataset == bindparam("name_"))
+    .order_by(_I.c.number.desc())
+    .limit(1)
+)
+_REMEMBER = _I.insert().values(
+    {column: bindparam(column) for column in ("dataset", "fingerprint", "source", "at")}
+)
 
 __all__ = ["Identity", "identify", "warn_if_changed"]
 
@@ -49,15 +67,15 @@ class Identity:
 
 
 def identify(
-    connection: Connection, name: str, fingerprint: str, source: str, same_data_ok: bool, at: str
+    transaction: Transaction, name: str, fingerprint: str, source: str, same_data_ok: bool, at: str
 ) -> Identity:
     """Compares the data behind ``name`` with what was seen before, and remembers it.
 
     Raises:
         LedgerError: if another dataset holds the same data: two names would mean two budgets.
     """
-    hashed = _hashed(connection, fingerprint)
-    others = _others(connection, name, hashed)
+    hashed = _hashed(transaction, fingerprint)
+    others = _others(transaction, name, hashed)
     if others and not same_data_ok:
         listed = ", ".join(repr(other) for other in others)
         raise LedgerError(
@@ -65,12 +83,11 @@ def identify(
             "does not get a new budget. Spend from that dataset, or pass same_data_ok=True if two "
             "budgets on the same data are meant; their guarantees add up"
         )
-    before = _latest(connection, name)
+    before = _latest(transaction, name)
     found = "first seen" if before is None else "same" if before[0] == hashed else "changed"
     if found != "same":
-        connection.execute(
-            identities.insert().values(dataset=name, fingerprint=hashed, source=source, at=at)
-        )
+        row = {"dataset": name, "fingerprint": hashed, "source": source, "at": at}
+        transaction.run(_REMEMBER, row)
     return Identity(name, found, others, "" if before is None else before[1])
 
 
@@ -85,32 +102,23 @@ def warn_if_changed(identity: Identity, source: str) -> None:
         )
 
 
-def _hashed(connection: Connection, fingerprint: str) -> str:
+def _hashed(transaction: Transaction, fingerprint: str) -> str:
     text = validation.name("fingerprint", fingerprint)
-    return hmac.new(_secret(connection), text.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(_secret(transaction), text.encode(), hashlib.sha256).hexdigest()
 
 
-def _secret(connection: Connection) -> bytes:
-    found = connection.scalar(select(meta.c.value).where(meta.c.name == "fingerprint secret"))
+def _secret(transaction: Transaction) -> bytes:
+    found = transaction.first(_SECRET, {})
     if found is None:
         raise LedgerError("the ledger lost its fingerprint secret: restore it from a backup")
-    return bytes.fromhex(found)
+    return bytes.fromhex(found[0])
 
 
-def _others(connection: Connection, name: str, hashed: str) -> tuple[str, ...]:
-    found = connection.scalars(
-        select(identities.c.dataset)
-        .where(identities.c.fingerprint == hashed, identities.c.dataset != name)
-        .distinct()
-    )
-    return tuple(sorted(found))
+def _others(transaction: Transaction, name: str, hashed: str) -> tuple[str, ...]:
+    rows = transaction.all(_OTHERS, {"hashed_": hashed, "name_": name})
+    return tuple(sorted(dataset for (dataset,) in rows))
 
 
-def _latest(connection: Connection, name: str) -> tuple[str, str] | None:
-    row = connection.execute(
-        select(identities.c.fingerprint, identities.c.source)
-        .where(identities.c.dataset == name)
-        .order_by(identities.c.number.desc())
-        .limit(1)
-    ).one_or_none()
-    return None if row is None else (row.fingerprint, row.source)
+def _latest(transaction: Transaction, name: str) -> tuple[str, str] | None:
+    row = transaction.first(_LATEST, {"name_": name})
+    return None if row is None else (row[0], row[1])

@@ -23,8 +23,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection
-
 from sfumato.accounting.account import as_event
 from sfumato.core.events import Event
 from sfumato.core.events.composites import ComposedEvent
@@ -41,6 +39,7 @@ from sfumato.ledger.spending import Request, Spending, admit, cost_of
 from sfumato.ledger.state import State
 from sfumato.ledger.status import Preview, Status
 from sfumato.ledger.terms import Cap, Terms, checked_name
+from sfumato.ledger.transaction import Transaction
 from sfumato.ledger.verify import Verification, verify
 
 __all__ = ["Ledger"]
@@ -69,7 +68,7 @@ class Ledger:
         self._terms: dict[str, Terms] = {}
 
     def __repr__(self) -> str:
-        return f"Ledger({self._database.shown!r})"
+        return f"Ledger({self._database.place.shown!r})"
 
     def close(self) -> None:
         """Closes its connections; used again, the ledger opens new ones."""
@@ -101,11 +100,11 @@ class Ledger:
             LedgerError: if it exists with other terms.
         """
         terms = Terms.make(name, budget, unit, neighbours, description, closed)
-        with self._database.writing() as connection:
-            if not store.lock_name(connection, name):
-                store.open_dataset(connection, terms, self._book.now())
+        with self._database.writing() as transaction:
+            if not store.lock_name(transaction, name):
+                store.open_dataset(transaction, terms, self._book.now())
                 return
-            found = store.load(connection, name).terms
+            found = store.load(transaction, name).terms
         if found != terms:
             raise LedgerError(
                 f"dataset {name!r} exists with other terms ({_difference(found, terms)}): a budget "
@@ -114,8 +113,8 @@ class Ledger:
 
     def names(self) -> list[str]:
         """All datasets."""
-        with self._database.reading() as connection:
-            return store.names(connection)
+        with self._database.reading() as transaction:
+            return store.names(transaction)
 
     def __contains__(self, name: object) -> bool:
         return name in self.names()
@@ -161,24 +160,24 @@ class Ledger:
         who, once = _optional("analyst", analyst), _optional("key", key)
         asked = Request.make(event, who, once, request, str(label), number)
         cost_of(event, self.terms(name))  # worked out and kept before the lock is taken
-        with self._book.changing(name) as (connection, state):
-            answered = self._answered(connection, state, asked) if key else None
+        with self._book.changing(name) as (transaction, state):
+            answered = self._answered(transaction, state, asked) if key else None
             if answered is not None:
                 return answered
             at = self._book.now()
             if plan is None:
                 cost = cost_of(event, state.terms)
-                numbers, scopes = admit(connection, state, who, cost, at)
+                numbers, scopes = admit(transaction, state, who, cost, at)
             else:
-                cost, numbers = plans.draw(connection, state, asked), []
+                cost, numbers = plans.draw(transaction, state, asked), []
                 scopes = state.scopes(who, at)
-            entry = store.append(connection, state, "reserve", asked.payload(at, cost, numbers))
+            entry = store.append(transaction, state, "reserve", asked.payload(at, cost, numbers))
         return Spending(self._book, asked, name, entry.sequence, scopes, cost)
 
-    def _answered(self, connection: Connection, state: State, asked: Request) -> Spending | None:
+    def _answered(self, transaction: Transaction, state: State, asked: Request) -> Spending | None:
         """The stored answer to the same key; None if the key is new."""
         name = state.terms.dataset
-        entry = store.entry_marked(connection, name, f"key:{asked.key}")
+        entry = store.entry_marked(transaction, name, f"key:{asked.key}")
         if entry is None:
             return None
         if entry.data["digest"] != asked.digest:
@@ -186,13 +185,13 @@ class Ledger:
                 f"key {asked.key!r} was used for another request (entry {entry.sequence} of "
                 f"{name!r}): use a new key"
             )
-        end = store.entry_marked(connection, name, f"end:{entry.sequence}")
+        end = store.entry_marked(transaction, name, f"end:{entry.sequence}")
         if end is None or end.kind != "commit":
             raise LedgerError(
                 f"key {asked.key!r} was charged (entry {entry.sequence} of {name!r}) but has no "
                 "answer: it failed, was cut off, or is still running. Use a new key"
             )
-        store.load_caps(connection, state, asked.analyst)
+        store.load_caps(transaction, state, asked.analyst)
         scopes, nothing = state.scopes(asked.analyst, self._book.now()), store.nothing(state)
         answer = (True, end.data["answer"])
         return Spending(self._book, asked, name, entry.sequence, scopes, nothing, answer)
@@ -223,17 +222,17 @@ class Ledger:
         """
         listed, who = list(_events(events)), _optional("analyst", analyst)
         guarantee = plans.promise(listed, delta, self.terms(name))
-        with self._book.changing(name) as (connection, state):
+        with self._book.changing(name) as (transaction, state):
             at = self._book.now()
-            return plans.declare(connection, state, listed, guarantee, who, str(label), at)
+            return plans.declare(transaction, state, listed, guarantee, who, str(label), at)
 
     # --- allocation -----------------------------------------------------------------------------
 
     def grant(self, name: str, analyst: str, budget: Budget) -> Cap:
         """An analyst's own cap, for good. Another grant replaces it; what was spent stays."""
         who = checked_name("analyst", analyst)
-        with self._book.changing(name) as (connection, state):
-            return caps.grant(connection, state, who, budget, self._book.now())
+        with self._book.changing(name) as (transaction, state):
+            return caps.grant(transaction, state, who, budget, self._book.now())
 
     def allot(
         self,
@@ -247,9 +246,9 @@ class Ledger:
     ) -> Cap:
         """A cap on what is spent from ``starts`` until before ``ends``, by one or by everyone."""
         who = None if analyst is None else checked_name("analyst", analyst)
-        with self._book.changing(name) as (connection, state):
+        with self._book.changing(name) as (transaction, state):
             now = self._book.now()
-            return caps.allot(connection, state, budget, who, starts, ends, str(label), now)
+            return caps.allot(transaction, state, budget, who, starts, ends, str(label), now)
 
     def schedule(
         self,
@@ -275,17 +274,19 @@ class Ledger:
         """
         who = None if analyst is None else checked_name("analyst", analyst)
         starts = caps.period_starts(first, every, periods)
-        with self._book.changing(name) as (connection, state):
+        with self._book.changing(name) as (transaction, state):
             now = self._book.now()
-            return caps.schedule(connection, state, budget_per_period, who, starts, carry_over, now)
+            return caps.schedule(
+                transaction, state, budget_per_period, who, starts, carry_over, now
+            )
 
     # --- looking --------------------------------------------------------------------------------
 
     def preview(self, name: str, events: Event | Sequence[Event], *, analyst: str = "") -> Preview:
         """What events would cost, in order, and whether they would pass. Spends nothing."""
         listed = [events] if isinstance(events, Event) else list(_events(events))
-        with self._book.reading(name) as (connection, state):
-            store.load_caps(connection, state, analyst)
+        with self._book.reading(name) as (transaction, state):
+            store.load_caps(transaction, state, analyst)
         return report.preview(state, listed, analyst, self._book.now())
 
     def status(self, name: str, analyst: str = "", *, declared: bool = True) -> Status:
@@ -296,15 +297,15 @@ class Ledger:
             analyst: whose caps to look at; all of them by default.
             declared: also account all charged events as one, which takes longer.
         """
-        with self._book.reading(name) as (connection, state):
-            store.load_caps(connection, state, analyst or None)
-            entries = store.read_entries(connection, name)
+        with self._book.reading(name) as (transaction, state):
+            store.load_caps(transaction, state, analyst or None)
+            entries = store.read_entries(transaction, name)
         return report.status(state, entries, analyst, self._book.now(), declared)
 
     def history(self, name: str) -> list[Entry]:
         """Every entry of a dataset, oldest first."""
-        with self._book.reading(name) as (connection, _):
-            return store.read_entries(connection, name)
+        with self._book.reading(name) as (transaction, _):
+            return store.read_entries(transaction, name)
 
     def head(self, name: str) -> Head:
         """The last entry's number and hash: keep it elsewhere, and verify against it later."""
@@ -319,8 +320,8 @@ class Ledger:
             head: a :class:`Head`, its text, or a hash, kept where this ledger's administrator
                 cannot write.
         """
-        with self._book.reading(name) as (connection, _):
-            return verify(connection, name, head)
+        with self._book.reading(name) as (transaction, _):
+            return verify(transaction, name, head)
 
     def identify(
         self, name: str, fingerprint: str, source: str, *, same_data_ok: bool = False
@@ -333,9 +334,9 @@ class Ledger:
         Raises:
             LedgerError: if another dataset holds the same data, unless ``same_data_ok``.
         """
-        with self._book.changing(name) as (connection, _):
+        with self._book.changing(name) as (transaction, _):
             found = identity.identify(
-                connection, name, fingerprint, str(source), same_data_ok, self._book.now()
+                transaction, name, fingerprint, str(source), same_data_ok, self._book.now()
             )
         identity.warn_if_changed(found, str(source))
         return found

@@ -18,8 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection
-
 from sfumato.accounting.account import account
 from sfumato.core.events import ComposedEvent, EpsilonDeltaEvent, Event, event_from_dict
 from sfumato.core.guarantee import Guarantee
@@ -30,6 +28,7 @@ from sfumato.ledger.errors import LedgerError
 from sfumato.ledger.spending import Request, admit, cost_of
 from sfumato.ledger.state import State
 from sfumato.ledger.terms import Terms
+from sfumato.ledger.transaction import Transaction
 
 __all__ = ["Plan", "declare", "draw", "plan_event", "promise"]
 
@@ -100,7 +99,7 @@ def plan_event(guarantee: Guarantee) -> Event:
 
 
 def declare(
-    connection: Connection,
+    transaction: Transaction,
     state: State,
     events: Sequence[Event],
     guarantee: Guarantee,
@@ -110,7 +109,7 @@ def declare(
 ) -> Plan:
     """Charges the whole plan."""
     cost = cost_of(plan_event(guarantee), state.terms)
-    caps, _ = admit(connection, state, analyst, cost, at)
+    caps, _ = admit(transaction, state, analyst, cost, at)
     payload = {
         "at": at,
         "accountant": guarantee.accountant,
@@ -122,19 +121,19 @@ def declare(
         "events": [event.to_dict() for event in events],
         "label": label,
     }
-    entry = store.append(connection, state, "plan", payload)
+    entry = store.append(transaction, state, "plan", payload)
     return Plan.from_entry(entry, state.terms)
 
 
-def draw(connection: Connection, state: State, request: Request) -> Vector:
+def draw(transaction: Transaction, state: State, request: Request) -> Vector:
     """Checks that the request is what its plan has next; it costs nothing more.
 
     Raises:
         LedgerError: if the plan has something else next, is used up, or is another analyst's.
     """
     assert request.plan is not None
-    store.load_plan(connection, state, request.plan)
-    entry = store.entry_numbered(connection, state.terms.dataset, request.plan)
+    store.load_plan(transaction, state, request.plan)
+    entry = store.entry_numbered(transaction, state.terms.dataset, request.plan)
     assert entry is not None
     plan, drawn = entry.data, state.plans[request.plan]
     if plan["analyst"] != request.analyst:

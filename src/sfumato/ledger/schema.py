@@ -13,12 +13,12 @@ from sqlalchemy import (
     BigInteger,
     Column,
     Connection,
+    Index,
     Integer,
     MetaData,
     String,
     Table,
     Text,
-    UniqueConstraint,
     inspect,
     select,
 )
@@ -57,7 +57,16 @@ entries = Table(
     Column("payload", Text, nullable=False),
     Column("previous", String(64), nullable=False),
     Column("hash", String(64), nullable=False),
-    UniqueConstraint("dataset", "mark", name="ledger_entries_mark"),
+)
+
+_MARKED = entries.c.mark.is_not(None)
+Index(
+    "ledger_entries_mark",
+    entries.c.dataset,
+    entries.c.mark,
+    unique=True,
+    sqlite_where=_MARKED,
+    postgresql_where=_MARKED,
 )
 
 caps = Table(

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import Connection
-
 from sfumato.core import validation
 from sfumato.core.events import Event, RepeatedEvent
 from sfumato.core.guarantee import round_up
@@ -26,6 +24,7 @@ from sfumato.ledger.entries import canonical, digest
 from sfumato.ledger.errors import BudgetExceeded, LedgerError
 from sfumato.ledger.state import Scope, State
 from sfumato.ledger.terms import Terms
+from sfumato.ledger.transaction import Transaction
 
 __all__ = [
     "REASONS",
@@ -85,14 +84,14 @@ def cost_of(event: Event, terms: Terms) -> Vector:
 
 
 def admit(
-    connection: Connection, state: State, analyst: str, cost: Vector, at: str
+    transaction: Transaction, state: State, analyst: str, cost: Vector, at: str
 ) -> tuple[list[int], list[Scope]]:
     """Asks the gate: the numbers of the caps to charge, and the scopes as they were before.
 
     Raises:
         BudgetExceeded: if some limit refuses.
     """
-    store.load_caps(connection, state, analyst)
+    store.load_caps(transaction, state, analyst)
     covering = state.covering(analyst, at)
     if state.terms.closed and not any(held.cap.analyst is not None for held in covering):
         who = f"analyst {analyst!r}" if analyst else "a request without an analyst"
@@ -256,15 +255,15 @@ class Spending:
             raise LedgerError(f"reservation {self.sequence} has ended and cannot be {what}")
 
     def _end(self, kind: str, extra: dict[str, Any]) -> None:
-        with self._book.changing(self.dataset) as (connection, state):
+        with self._book.changing(self.dataset) as (transaction, state):
             payload = {"at": self._book.now(), "reserve": self.sequence} | extra
-            store.append(connection, state, kind, payload)
+            store.append(transaction, state, kind, payload)
         self._done = True
 
     def _refund(self, event: RepeatedEvent, steps: int, because: str) -> None:
-        with self._book.changing(self.dataset) as (connection, state):
-            store.load_caps(connection, state, self.analyst)
-            entry = store.entry_numbered(connection, self.dataset, self.sequence)
+        with self._book.changing(self.dataset) as (transaction, state):
+            store.load_caps(transaction, state, self.analyst)
+            entry = store.entry_numbered(transaction, self.dataset, self.sequence)
             assert entry is not None
             taken = Vector.zero(len(self._cost.orders))
             if steps:
@@ -278,7 +277,7 @@ class Spending:
                 "caps": entry.data["caps"],
                 "steps": steps,
             }
-            store.append(connection, state, "refund", payload)
+            store.append(transaction, state, "refund", payload)
         self._cost = self._cost.minus(back)
         self._refunded = True
 

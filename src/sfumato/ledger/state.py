@@ -42,8 +42,8 @@ class State:
     Attributes:
         caps: those loaded, by the number of their entry.
         plans: how many events were drawn of each plan loaded.
-        changed_caps: numbers of caps to write back; ``removed_caps`` to delete.
-        changed_plans: the same for plans.
+        cap_changes: caps to write back: "new", "changed" or "removed".
+        plan_changes: the same for plans.
     """
 
     terms: Terms
@@ -53,9 +53,8 @@ class State:
     caps: dict[int, Held] = field(default_factory=dict[int, Held])
     plans: dict[int, int] = field(default_factory=dict[int, int])
     cap_count: int = 0
-    changed_caps: set[int] = field(default_factory=set[int])
-    removed_caps: set[int] = field(default_factory=set[int])
-    changed_plans: set[int] = field(default_factory=set[int])
+    cap_changes: dict[int, str] = field(default_factory=dict[int, str])
+    plan_changes: dict[int, str] = field(default_factory=dict[int, str])
 
     @classmethod
     def start(cls, terms: Terms) -> State:
@@ -81,9 +80,9 @@ class State:
         elif kind in ("reserve", "plan"):
             self._charge(payload)
             if kind == "plan":
-                self._set_drawn(sequence, 0)
+                self.plans[sequence], self.plan_changes[sequence] = 0, "new"
             elif payload["plan"] is not None:
-                self._set_drawn(payload["plan"], self.plans[payload["plan"]] + 1)
+                self._draw(payload["plan"])
         elif kind == "refund":
             self._give_back(payload)
         self.sequence, self.head = sequence, hashed
@@ -93,7 +92,7 @@ class State:
         self.spent = self.spent.plus(cost)
         for number in payload["caps"]:
             self.caps[number].spent = self.caps[number].spent.plus(cost)
-            self.changed_caps.add(number)
+            self.cap_changes[number] = "changed"
 
     def _give_back(self, payload: Mapping[str, Any]) -> None:
         back = Vector.from_list(payload["back"])
@@ -101,7 +100,7 @@ class State:
         for number in payload["caps"]:
             if number in self.caps:  # it may have been replaced since
                 self.caps[number].spent = self.caps[number].spent.minus(back)
-                self.changed_caps.add(number)
+                self.cap_changes[number] = "changed"
 
     def _add_cap(self, number: int, payload: Mapping[str, Any]) -> None:
         cap = Cap.from_payload(number, payload, self.terms.gate.orders)
@@ -109,12 +108,12 @@ class State:
         replaced = payload["replaces"]
         if replaced is not None:
             spent = self.caps.pop(replaced).spent
-            self.removed_caps.add(replaced)
+            self.cap_changes[replaced] = "removed"
             self.cap_count -= 1
         self.caps[number] = Held(cap, spent)
-        self.changed_caps.add(number)
+        self.cap_changes[number] = "new"
         self.cap_count += 1
 
-    def _set_drawn(self, plan: int, drawn: int) -> None:
-        self.plans[plan] = drawn
-        self.changed_plans.add(plan)
+    def _draw(self, plan: int) -> None:
+        self.plans[plan] += 1
+        self.plan_changes[plan] = "changed"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, or_, select, text
+from sqlalchemy import BindParameter, bindparam, func, or_, select
 
 from sfumato.ledger import schema
 from sfumato.ledger.amounts import Vector
@@ -14,8 +14,11 @@ from sfumato.ledger.entries import Entry, canonical, entry_hash, mark_of
 from sfumato.ledger.errors import LedgerError
 from sfumato.ledger.state import Held, State
 from sfumato.ledger.terms import Cap, Terms
+from sfumato.ledger.transaction import Row, Transaction
 
 __all__ = [
+    "all_caps",
+    "all_plans",
     "append",
     "cap_row",
     "entry_marked",
@@ -31,51 +34,63 @@ __all__ = [
 ]
 
 _D, _E, _C, _P = schema.datasets, schema.entries, schema.caps, schema.plans
+_NAME: BindParameter[str] = bindparam("name_")
+_THE_CAP = (_C.c.dataset == _NAME) & (_C.c.cap == bindparam("cap_"))
+_THE_PLAN = (_P.c.dataset == _NAME) & (_P.c.plan == bindparam("plan_"))
 
-_SELECT = select(_D).where(_D.c.name == bindparam("name_"))
+_NAMES = select(_D.c.name).order_by(_D.c.name)
+_SELECT = select(_D).where(_D.c.name == _NAME)
 _SELECT_LOCKED = _SELECT.with_for_update()
+_LOCK_NAME = select(func.pg_advisory_xact_lock(730586244, func.hashtext(_NAME)))
 _INSERT_DATASET = _D.insert()
 _UPDATE = (
     _D.update()
-    .where(_D.c.name == bindparam("name_"))
+    .where(_D.c.name == _NAME)
     .values({c: bindparam(c) for c in ("sequence", "head", "spent", "caps")})
 )
+
 _INSERT_ENTRY = _E.insert()
-_ENTRIES = select(_E).where(_E.c.dataset == bindparam("name_")).order_by(_E.c.sequence)
-_MARKED = select(_E).where(_E.c.dataset == bindparam("name_"), _E.c.mark == bindparam("mark_"))
-_NUMBERED = select(_E).where(
-    _E.c.dataset == bindparam("name_"), _E.c.sequence == bindparam("sequence_")
-)
-_ALL_CAPS = select(_C).where(_C.c.dataset == bindparam("name_"))
+_ENTRIES = select(_E).where(_E.c.dataset == _NAME).order_by(_E.c.sequence)
+_MARKED = select(_E).where(_E.c.dataset == _NAME, _E.c.mark == bindparam("mark_"))
+_NUMBERED = select(_E).where(_E.c.dataset == _NAME, _E.c.sequence == bindparam("sequence_"))
+
+_ALL_CAPS = select(_C).where(_C.c.dataset == _NAME)
 _CAPS = _ALL_CAPS.where(or_(_C.c.analyst.is_(None), _C.c.analyst == bindparam("analyst_")))
-_LOCK_NAME = text("SELECT pg_advisory_xact_lock(730586244, hashtext(:name_))")
-_PLAN = select(_P).where(_P.c.dataset == bindparam("name_"), _P.c.plan == bindparam("plan_"))
+_INSERT_CAP = _C.insert()
+_UPDATE_CAP = _C.update().where(_THE_CAP).values(spent=bindparam("spent"))
+_DELETE_CAP = _C.delete().where(_THE_CAP)
+
+_ALL_PLANS = select(_P.c.plan, _P.c.drawn).where(_P.c.dataset == _NAME)
+_PLAN = select(_P.c.drawn).where(_THE_PLAN)
+_INSERT_PLAN = _P.insert()
+_UPDATE_PLAN = _P.update().where(_THE_PLAN).values(drawn=bindparam("drawn"))
 
 
-def names(connection: Connection) -> list[str]:
+def names(transaction: Transaction) -> list[str]:
     """All datasets."""
-    return list(connection.scalars(select(_D.c.name).order_by(_D.c.name)))
+    return [name for (name,) in transaction.all(_NAMES, {})]
 
 
-def load(connection: Connection, name: str, lock: bool = False) -> State:
+def load(transaction: Transaction, name: str, lock: bool = False) -> State:
     """A dataset's state without its caps and plans; ``lock`` keeps other writers out.
 
     Raises:
         LedgerError: for a name that is not there, with those that are.
     """
-    statement = _SELECT_LOCKED if lock else _SELECT
-    row = connection.execute(statement, {"name_": name}).one_or_none()
+    row = transaction.first(_SELECT_LOCKED if lock else _SELECT, {"name_": name})
     if row is None:
-        known = ", ".join(repr(other) for other in names(connection)) or "none yet"
+        known = ", ".join(repr(other) for other in names(transaction)) or "none yet"
         raise LedgerError(f"the ledger has no dataset {name!r} (it has: {known}): create it first")
-    return _state(row)
+    _, terms, sequence, head, spent, cap_count = row
+    vector = Vector.from_list(json.loads(spent))
+    return State(Terms.parse(name, terms), vector, sequence, head, cap_count=cap_count)
 
 
-def lock_name(connection: Connection, name: str) -> bool:
+def lock_name(transaction: Transaction, name: str) -> bool:
     """Whether the dataset exists; if not, keeps others from making it until we are done."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(_LOCK_NAME, {"name_": name})
-    return connection.execute(_SELECT, {"name_": name}).one_or_none() is not None
+    if transaction.database == "postgresql":
+        transaction.run(_LOCK_NAME, {"name_": name})
+    return transaction.first(_SELECT, {"name_": name}) is not None
 
 
 def nothing(state: State) -> Vector:
@@ -83,61 +98,48 @@ def nothing(state: State) -> Vector:
     return Vector.zero(len(state.terms.gate.limits))
 
 
-def _state(row: Row[Any]) -> State:
-    return State(
-        Terms.parse(row.name, row.terms),
-        Vector.from_list(json.loads(row.spent)),
-        row.sequence,
-        row.head,
-        cap_count=row.caps,
-    )
-
-
-def load_caps(connection: Connection, state: State, analyst: str | None = None) -> None:
+def load_caps(transaction: Transaction, state: State, analyst: str | None = None) -> None:
     """Adds the caps that may concern ``analyst`` to the state, or all of them."""
     if not state.cap_count:
         return
-    name = state.terms.dataset
-    if analyst is None:
-        rows = connection.execute(_ALL_CAPS, {"name_": name})
-    else:
-        rows = connection.execute(_CAPS, {"name_": name, "analyst_": analyst})
-    orders = state.terms.gate.orders
-    for row in rows:
-        cap = Cap.from_payload(row.cap, json.loads(row.terms), orders)
-        state.caps[row.cap] = Held(cap, Vector.from_list(json.loads(row.spent)))
+    asked = {"name_": state.terms.dataset, "analyst_": analyst}
+    rows = transaction.all(_ALL_CAPS if analyst is None else _CAPS, asked)
+    for _, number, _, terms, spent in rows:
+        cap = Cap.from_payload(number, json.loads(terms), state.terms.gate.orders)
+        state.caps[number] = Held(cap, Vector.from_list(json.loads(spent)))
 
 
-def load_plan(connection: Connection, state: State, plan: int) -> None:
+def load_plan(transaction: Transaction, state: State, plan: int) -> None:
     """Adds one plan to the state."""
-    found = connection.execute(_PLAN, {"name_": state.terms.dataset, "plan_": plan}).one_or_none()
+    found = transaction.first(_PLAN, {"name_": state.terms.dataset, "plan_": plan})
     if found is None:
         raise LedgerError(f"dataset {state.terms.dataset!r} has no plan {plan}: declare it first")
-    state.plans[plan] = found.drawn
+    state.plans[plan] = found[0]
 
 
-def open_dataset(connection: Connection, terms: Terms, at: str) -> State:
+# --- writing ------------------------------------------------------------------------------------
+
+
+def open_dataset(transaction: Transaction, terms: Terms, at: str) -> State:
     """Writes a new dataset and its first entry."""
     state = State.start(terms)
-    row = {"name": terms.dataset, "terms": terms.text} | _cache(state)
-    connection.execute(_INSERT_DATASET, row)
-    append(connection, state, "open", {"at": at} | terms.to_payload())
+    transaction.run(_INSERT_DATASET, {"name": terms.dataset, "terms": terms.text} | _cache(state))
+    append(transaction, state, "open", {"at": at} | terms.to_payload())
     return state
 
 
-def append(connection: Connection, state: State, kind: str, payload: Mapping[str, Any]) -> Entry:
+def append(transaction: Transaction, state: State, kind: str, payload: Mapping[str, Any]) -> Entry:
     """Adds one entry to the chain, and brings the cached totals up to it."""
-    name, sequence, written = state.terms.dataset, state.sequence + 1, canonical(payload)
-    hashed = entry_hash(name, sequence, kind, written, state.head)
-    entry = Entry(name, sequence, kind, mark_of(kind, payload), written, state.head, hashed)
+    name, sequence, text = state.terms.dataset, state.sequence + 1, canonical(payload)
+    hashed = entry_hash(name, sequence, kind, text, state.head)
+    entry = Entry(name, sequence, kind, mark_of(kind, payload), text, state.head, hashed)
     state.advance(sequence, kind, payload, hashed)
-    connection.execute(_INSERT_ENTRY, vars(entry))
-    connection.execute(_UPDATE, {"name_": name} | _cache(state))
-    if state.changed_caps or state.removed_caps:
-        _write_caps(connection, state)
-    for plan in state.changed_plans:
-        _write_plan(connection, state, plan)
-    state.changed_plans.clear()
+    transaction.run(_INSERT_ENTRY, vars(entry))
+    transaction.run(_UPDATE, {"name_": name} | _cache(state))
+    if state.cap_changes:
+        _write_caps(transaction, state)
+    if state.plan_changes:
+        _write_plans(transaction, state)
     return entry
 
 
@@ -150,59 +152,67 @@ def _cache(state: State) -> dict[str, Any]:
     }
 
 
-def _write_caps(connection: Connection, state: State) -> None:
-    name = state.terms.dataset
-    changed = state.changed_caps | state.removed_caps
-    for number in sorted(changed):
-        where = (_C.c.dataset == name) & (_C.c.cap == number)
-        if number in state.removed_caps:
-            connection.execute(_C.delete().where(where))
-            continue
-        row = cap_row(name, state.caps[number])
-        done = connection.execute(_C.update().where(where).values(spent=row["spent"]))
-        if done.rowcount == 0:
-            connection.execute(_C.insert().values(row))
-    state.changed_caps.clear()
-    state.removed_caps.clear()
+_CAP_COLUMNS: tuple[str, ...] = ("dataset", "cap", "analyst", "terms", "spent")
 
 
-def cap_row(name: str, held: Held) -> dict[str, Any]:
+def cap_row(name: str, held: Held) -> Row:
     """A cap as its row."""
-    return {
-        "dataset": name,
-        "cap": held.cap.number,
-        "analyst": held.cap.analyst,
-        "terms": canonical(held.cap.to_payload()),
-        "spent": canonical(held.spent.to_list()),
-    }
+    terms, spent = canonical(held.cap.to_payload()), canonical(held.spent.to_list())
+    return (name, held.cap.number, held.cap.analyst, terms, spent)
 
 
-def _write_plan(connection: Connection, state: State, plan: int) -> None:
-    name, drawn = state.terms.dataset, state.plans[plan]
-    where = (_P.c.dataset == name) & (_P.c.plan == plan)
-    if connection.execute(_P.update().where(where).values(drawn=drawn)).rowcount == 0:
-        connection.execute(_P.insert().values(dataset=name, plan=plan, drawn=drawn))
+def _write_caps(transaction: Transaction, state: State) -> None:
+    name = state.terms.dataset
+    for number, change in sorted(state.cap_changes.items()):
+        which = {"name_": name, "cap_": number}
+        if change == "removed":
+            transaction.run(_DELETE_CAP, which)
+            continue
+        row = dict(zip(_CAP_COLUMNS, cap_row(name, state.caps[number]), strict=True))
+        if change == "new":
+            transaction.run(_INSERT_CAP, row)
+        else:
+            transaction.run(_UPDATE_CAP, which | {"spent": row["spent"]})
+    state.cap_changes.clear()
 
 
-# --- reading entries ----------------------------------------------------------------------------
+def _write_plans(transaction: Transaction, state: State) -> None:
+    name = state.terms.dataset
+    for plan, change in state.plan_changes.items():
+        drawn = {"drawn": state.plans[plan]}
+        if change == "new":
+            transaction.run(_INSERT_PLAN, {"dataset": name, "plan": plan} | drawn)
+        else:
+            transaction.run(_UPDATE_PLAN, {"name_": name, "plan_": plan} | drawn)
+    state.plan_changes.clear()
 
 
-def _entries(rows: Iterable[Row[Any]]) -> list[Entry]:
-    return [Entry(*row) for row in rows]
+# --- reading ------------------------------------------------------------------------------------
 
 
-def read_entries(connection: Connection, name: str) -> list[Entry]:
+def read_entries(transaction: Transaction, name: str) -> list[Entry]:
     """All entries of a dataset, in the order of their numbers."""
-    return _entries(connection.execute(_ENTRIES, {"name_": name}))
+    return [Entry(*row) for row in transaction.all(_ENTRIES, {"name_": name})]
 
 
-def entry_marked(connection: Connection, name: str, mark: str) -> Entry | None:
+def entry_marked(transaction: Transaction, name: str, mark: str) -> Entry | None:
     """The one entry with this mark, if there is one."""
-    rows = _entries(connection.execute(_MARKED, {"name_": name, "mark_": mark}))
-    return rows[0] if rows else None
+    row = transaction.first(_MARKED, {"name_": name, "mark_": mark})
+    return None if row is None else Entry(*row)
 
 
-def entry_numbered(connection: Connection, name: str, sequence: int) -> Entry | None:
+def entry_numbered(transaction: Transaction, name: str, sequence: int) -> Entry | None:
     """The entry with this number, if there is one."""
-    rows = _entries(connection.execute(_NUMBERED, {"name_": name, "sequence_": sequence}))
-    return rows[0] if rows else None
+    row = transaction.first(_NUMBERED, {"name_": name, "sequence_": sequence})
+    return None if row is None else Entry(*row)
+
+
+def all_caps(transaction: Transaction, name: str) -> dict[int, Row]:
+    """The cached caps by number."""
+    return {row[1]: tuple(row) for row in transaction.all(_ALL_CAPS, {"name_": name})}
+
+
+def all_plans(transaction: Transaction, name: str) -> dict[int, int]:
+    """How many events each plan has drawn, as cached."""
+    rows = transaction.all(_ALL_PLANS, {"name_": name})
+    return {row[0]: row[1] for row in rows}

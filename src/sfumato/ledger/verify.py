@@ -15,12 +15,11 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, select
-
-from sfumato.ledger import schema, store
+from sfumato.ledger import store
 from sfumato.ledger.entries import GENESIS, Entry, Head, canonical, entry_hash, mark_of
 from sfumato.ledger.replay import Replay, RuleBroken
 from sfumato.ledger.state import State
+from sfumato.ledger.transaction import Transaction
 
 __all__ = ["Verification", "verify"]
 
@@ -56,14 +55,14 @@ class Verification:
         }
 
 
-def verify(connection: Connection, name: str, head: Head | str | None) -> Verification:
+def verify(transaction: Transaction, name: str, head: Head | str | None) -> Verification:
     """Checks one dataset; it must be read in one transaction."""
-    entries = store.read_entries(connection, name)
+    entries = store.read_entries(transaction, name)
     problems = check_chain(name, entries)
     if not problems:
         try:
             state = replay(name, entries)
-            problems += _check_cache(connection, state)
+            problems += _check_cache(transaction, state)
         except RuleBroken as broken:
             problems.append(str(broken))
     if head is not None:
@@ -112,9 +111,9 @@ def replay(name: str, entries: list[Entry]) -> State:
     return judge.state
 
 
-def _check_cache(connection: Connection, state: State) -> list[str]:
+def _check_cache(transaction: Transaction, state: State) -> list[str]:
     name = state.terms.dataset
-    cached = store.load(connection, name)
+    cached = store.load(transaction, name)
     problems = [
         f"the cached {what} of entry {state.sequence} is {have}, by the entries it is {want}"
         for what, have, want in (
@@ -126,12 +125,9 @@ def _check_cache(connection: Connection, state: State) -> list[str]:
         )
         if have != want
     ]
-    found = connection.execute(select(schema.caps).where(schema.caps.c.dataset == name))
-    have_caps = {row["cap"]: dict(row) for row in found.mappings()}
     want_caps = {number: store.cap_row(name, held) for number, held in state.caps.items()}
-    problems += _differences("cap", have_caps, want_caps)
-    drawn = connection.execute(select(schema.plans).where(schema.plans.c.dataset == name))
-    return problems + _differences("plan", {row.plan: row.drawn for row in drawn}, state.plans)
+    problems += _differences("cap", store.all_caps(transaction, name), want_caps)
+    return problems + _differences("plan", store.all_plans(transaction, name), state.plans)
 
 
 def _differences(what: str, have: dict[int, Any], want: dict[int, Any]) -> list[str]:

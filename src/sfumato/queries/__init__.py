@@ -26,6 +26,7 @@ from sfumato.queries.kinds import (
     Quantile,
     Sum,
     Variance,
+    query_from_dict,
 )
 from sfumato.queries.protected import GroupedBy, Protected, protect
 
@@ -47,4 +48,5 @@ __all__ = [
     "Sum",
     "Variance",
     "protect",
+    "query_from_dict",
 ]

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sfumato.core import validation
 from sfumato.queries.axes import Axis, Bins, categories
 from sfumato.queries.base import Plan, Query
 from sfumato.queries.choices import plan_choice
@@ -44,6 +45,7 @@ __all__ = [
     "Quantile",
     "Sum",
     "Variance",
+    "query_from_dict",
 ]
 
 
@@ -320,3 +322,44 @@ class ArgMax(Query):
         (axis,) = categories([self.over], self.keys, facts)
         measure = BoundedSum(self.column, self.lower, self.upper)
         return plan_choice(self, facts, axis, measure, self.winners)
+
+
+_KINDS: dict[str, type[Query]] = {
+    kind.__name__.lower(): kind
+    for kind in (
+        ArgMax,
+        Count,
+        CountUnits,
+        Crosstab,
+        GroupBy,
+        Histogram,
+        Mean,
+        Median,
+        MostCommon,
+        Quantile,
+        Sum,
+        Variance,
+    )
+}
+
+
+def query_from_dict(data: Mapping[str, Any]) -> Query:
+    """A question from JSON, as :meth:`Query.to_dict` writes it; names like "most-common" do too.
+
+    >>> query_from_dict({"query": "count", "epsilon": 0.1, "where": "age > 60"}).where
+    'age > 60'
+    """
+    name = str(data.get("query", "")).replace("-", "").replace("_", "").lower()
+    if name not in _KINDS:
+        validation.fail("query", f"one of {', '.join(sorted(_KINDS))}", data.get("query"))
+    kind = _KINDS[name]
+    rest = {key: value for key, value in data.items() if key != "query"}
+    if isinstance(rest.get("of"), Mapping):
+        inner = query_from_dict(rest["of"])
+        rest |= {"of": inner}
+        rest = {"epsilon": inner.epsilon, "delta": inner.delta} | rest
+    try:
+        return kind(**rest)
+    except TypeError as error:
+        reason = str(error).split(") ", 1)[-1].removeprefix("__init__() ")
+        raise ValueError(f"the question {kind.__name__} is not well formed: {reason}") from None

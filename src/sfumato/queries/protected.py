@@ -247,6 +247,7 @@ class Protected:
             SourceError: if the data source fails after the reservation, which stays charged.
         """
         plans = self._plan(queries)
+        budget = self.ledger.terms(self.dataset).budget.epsilon
         request = [query.to_dict() for query in self._with_filters(queries)]
         spending = self.ledger.spend(
             self.dataset,
@@ -259,7 +260,6 @@ class Protected:
         if spending.repeated:
             return [Answer.from_dict(item) for item in spending.answer]
         with spending:
-            budget = self.ledger.terms(self.dataset).budget.epsilon
             answers = [
                 Answer.make(
                     query,

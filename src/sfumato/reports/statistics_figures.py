@@ -24,7 +24,7 @@ def bars_figure(
     title: str,
     confidence: float = 0.95,
 ) -> Figure:
-    """A bar a cell, with the interval the answer states; a negative noisy count is shown as it is."""
+    """A bar a cell, with the interval the answer states; a negative noisy count stays negative."""
     figure, axes = new_figure(title, key, value)
     places, heights = np.arange(len(labels)), np.asarray(values, dtype=float)
     axes.bar(places, heights, color=COLOURS[0], width=0.7)
@@ -55,7 +55,7 @@ def bars_figure(
 def heat_map_figure(
     rows: Sequence[Mapping[str, Any]], row_key: str, column_key: str, value: str, title: str
 ) -> Figure:
-    """Two keys as a grid of shaded cells, each with its value and half the width of its interval."""
+    """Two keys as a grid of shaded cells, each with its value and its interval's half-width."""
     downs = list(dict.fromkeys(row[row_key] for row in rows))
     acrosses = list(dict.fromkeys(row[column_key] for row in rows))
     grid = np.full((len(downs), len(acrosses)), np.nan)

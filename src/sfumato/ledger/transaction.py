@@ -1,0 +1,144 @@
+"""Transactions: Core's statements, run by the driver itself.
+
+A release is two transactions, and each must cost little more than its wait for the disk. So
+statements are written with SQLAlchemy Core, compiled once for each kind of database, and executed
+by sqlite3 or psycopg without the layers between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import random
+import sqlite3
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Executable
+from sqlalchemy.dialects.postgresql.psycopg import dialect as postgresql_dialect
+from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
+
+__all__ = ["PostgresqlTransaction", "Row", "SqliteTransaction", "Transaction"]
+
+Row = tuple[Any, ...]
+_DIALECTS = {"sqlite": sqlite_dialect(paramstyle="named"), "postgresql": postgresql_dialect()}
+
+
+@functools.cache
+def _compiled(statement: Executable, database: str) -> tuple[str, dict[str, Any]]:
+    """The text for a driver, and the values that the statement itself holds."""
+    compiled: Any = statement.compile(dialect=_DIALECTS[database])  # type: ignore[attr-defined]
+    return str(compiled), {k: v for k, v in compiled.params.items() if v is not None}
+
+
+class Transaction(ABC):
+    """One transaction on one pooled connection: :meth:`begin`, then ``commit`` or ``abandon``."""
+
+    database: str
+
+    def __init__(self, pooled: Any) -> None:
+        self._pooled = pooled
+        self._connection: Any = pooled.driver_connection
+        self._cursor: Any = self._connection.cursor()
+
+    def run(self, statement: Executable, parameters: Mapping[str, Any]) -> None:
+        """Executes a statement whose result does not matter."""
+        text, own = _compiled(statement, self.database)
+        self._cursor.execute(text, {**own, **parameters} if own else parameters)
+
+    def all(self, statement: Executable, parameters: Mapping[str, Any]) -> list[Row]:
+        """Every row of a query."""
+        self.run(statement, parameters)
+        return self._cursor.fetchall()
+
+    def first(self, statement: Executable, parameters: Mapping[str, Any]) -> Row | None:
+        """The first row of a query, or None."""
+        self.run(statement, parameters)
+        return self._cursor.fetchone()
+
+    @abstractmethod
+    def begin(self, writes: bool) -> None:
+        """Starts it; one that writes in SQLite keeps other writers out from here on."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """On disk when it returns."""
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Undoes everything; a connection that is broken is not used again."""
+
+    def release(self) -> None:
+        """Gives the connection back."""
+        self._pooled.close()
+
+
+class SqliteTransaction(Transaction):
+    """In SQLite, where a writer waits its turn by asking again after short random pauses.
+
+    SQLite's own waiting grows to a tenth of a second between two looks, and lets the unlucky
+    starve.
+    """
+
+    database = "sqlite"
+
+    def __init__(self, pooled: Any, timeout: float) -> None:
+        super().__init__(pooled)
+        self._timeout = timeout
+
+    def begin(self, writes: bool) -> None:
+        """``BEGIN IMMEDIATE`` for writers, with patience."""
+        if not writes:
+            self._cursor.execute(f"PRAGMA busy_timeout={round(self._timeout * 1000)}")
+            self._cursor.execute("BEGIN")
+            return
+        self._cursor.execute("PRAGMA busy_timeout=0")
+        give_up, pause = time.monotonic() + self._timeout, 2e-4
+        while True:
+            try:
+                self._cursor.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > give_up:
+                    raise
+            time.sleep(random.uniform(0.5, 1.5) * pause)
+            pause = min(1.3 * pause, 5e-3)
+
+    def commit(self) -> None:
+        """Waits for the disk."""
+        self._cursor.execute("COMMIT")
+
+    def abandon(self) -> None:
+        """Rolls back."""
+        if self._connection.in_transaction:
+            self._cursor.execute("ROLLBACK")
+
+
+class PostgresqlTransaction(Transaction):
+    """In PostgreSQL, with statements sent together until an answer is needed."""
+
+    database = "postgresql"
+
+    def begin(self, writes: bool) -> None:
+        """The server hears of it with the first query."""
+        self._pipeline = self._connection.pipeline()
+        self._pipeline.__enter__()
+        if not writes:
+            self._cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def commit(self) -> None:
+        """Waits for the server's word that it is on disk."""
+        self._connection.commit()
+        self._pipeline.__exit__(None, None, None)
+
+    def abandon(self) -> None:
+        """Rolls back."""
+        broken = Exception("abandoned")
+        with contextlib.suppress(Exception):  # what went wrong has been said already
+            self._pipeline.__exit__(type(broken), broken, None)
+        if self._connection.closed or self._connection.broken:
+            self._pooled.invalidate()
+            return
+        self._connection.rollback()

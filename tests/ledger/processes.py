@@ -1,0 +1,165 @@
+"""Many processes on one ledger, run as a program: ``python processes.py MODE URL ...``.
+
+Everything is loaded once and then forked, so that a child needs a millisecond, not a second. The
+tests start this file with a fresh interpreter, because a test runner's threads do not survive forks.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+
+from sfumato.core.events import LaplaceEvent
+from sfumato.ledger import Budget, BudgetExceeded, Ledger, store
+
+TENTH = LaplaceEvent(10.0)
+
+
+def fork(work):
+    """Runs ``work`` in a child; its process id."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        work()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def wait_for(children):
+    codes = [os.waitpid(child, 0)[1] for child in children]
+    assert not any(codes), codes
+
+
+# --- crash --------------------------------------------------------------------------------------
+
+
+def spend_forever(ledger, name, released):
+    """Spends until refused; an answer is shown only after it was committed."""
+    while True:
+        try:
+            with ledger.spend(name, TENTH, label="crash") as spending:
+                answer = random.getrandbits(60)
+                spending.commit(answer)
+        except BudgetExceeded:
+            return
+        os.write(released, f"{name} {spending.sequence} {answer}\n".encode())
+
+
+def crash(url, kills, released):
+    """Kills children at random moments; ten of them share a budget."""
+    random.seed(7)
+    ledger = Ledger(url)
+    file = os.open(released, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    for number in range(int(kills)):
+        name = f"d{number // 10}"
+        ledger.create(name, Budget(12.0))
+        child = fork(lambda: spend_forever(ledger, name, file))  # noqa: B023
+        time.sleep(random.uniform(0.001, 0.05))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    os.close(file)
+
+
+# --- crash at a given point ---------------------------------------------------------------------
+
+
+def crash_at(url, point):
+    """One child that kills itself at a named point of its second release."""
+    ledger = Ledger(url)
+    ledger.create("census", Budget(1.0))
+
+    def work():
+        with ledger.spend("census", TENTH, key="first") as spending:
+            spending.commit("first")
+        _arm(point)
+        with ledger.spend("census", TENTH, key="second") as spending:
+            if point == "after the reservation":
+                os.kill(os.getpid(), signal.SIGKILL)
+            spending.commit("second")
+        if point == "after the commit":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    _, status = os.waitpid(fork(work), 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL, status
+
+
+def _arm(point):
+    """Dies inside the transaction: after the entry was inserted, before the totals were."""
+    kind = {"in the reservation": "reserve", "in the commit": "commit"}.get(point)
+    if kind is None:
+        return
+    real = store._cache
+
+    def deadly(state):
+        if (kind == "reserve") == (state.sequence == 4):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(state)
+
+    store._cache = deadly
+
+
+# --- concurrency --------------------------------------------------------------------------------
+
+
+def race(url, processes):
+    """All processes open a ledger that may not exist, make the dataset, and spend it to the end."""
+    start_read, start_write = os.pipe()
+    report_read, report_write = os.pipe()
+
+    def work():
+        os.close(start_write)
+        os.read(start_read, 1)  # returns for all of them when the parent closes its end
+        ledger = Ledger(url, timeout=60)
+        ledger.create("census", Budget(2.0))
+        accepted, refused = 0, 0
+        while refused < 3:
+            try:
+                with ledger.spend("census", LaplaceEvent(100.0)) as spending:
+                    spending.commit(os.getpid())
+                accepted += 1
+            except BudgetExceeded:
+                refused += 1
+        os.write(report_write, f"{accepted}\n".encode())
+
+    children = [fork(work) for _ in range(int(processes))]
+    os.close(start_read)
+    os.close(start_write)
+    wait_for(children)
+    os.close(report_write)
+    with os.fdopen(report_read) as report:
+        print(json.dumps([int(line) for line in report]))
+
+
+def same_key(url, processes):
+    """All processes ask with one key at once; each reports what it got."""
+    ledger = Ledger(url)
+    ledger.create("census", Budget(2.0))
+    report_read, report_write = os.pipe()
+
+    def work():
+        try:
+            with ledger.spend("census", TENTH, key="k") as spending:
+                if not spending.repeated:
+                    spending.commit(os.getpid())
+            answer = str(spending.answer)
+        except ValueError as error:
+            answer = type(error).__name__
+        os.write(report_write, f"{answer}\n".encode())
+
+    wait_for([fork(work) for _ in range(int(processes))])
+    os.close(report_write)
+    with os.fdopen(report_read) as report:
+        print(json.dumps(report.read().split()))
+
+
+if __name__ == "__main__":
+    mode, *arguments = sys.argv[1:]
+    {"crash": crash, "crash_at": crash_at, "race": race, "same_key": same_key}[mode](*arguments)

@@ -1,0 +1,77 @@
+"""Many processes at once: exactly what the cap allows is accepted, by the unit."""
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from sfumato.core.events import LaplaceEvent
+from sfumato.ledger import Budget, BudgetExceeded, Ledger
+
+PROGRAM = Path(__file__).with_name("processes.py")
+
+
+def run(*arguments):
+    result = subprocess.run(
+        [sys.executable, str(PROGRAM), *map(str, arguments)], capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_sixteen_processes_open_a_fresh_ledger_and_spend_it_to_the_last_unit(url):
+    accepted = run("race", url, 16)
+    assert len(accepted) == 16
+    assert sum(accepted) == 200  # 2.0 in hundredths
+    ledger = Ledger(url)
+    status = ledger.status("census")
+    assert (status.reading, status.left) == (2.0, 0.0)
+    assert (status.releases, status.open, status.entries) == (200, (), 401)
+    assert ledger.verify("census").ok
+    ledger.close()
+
+
+def test_one_key_is_charged_once_however_many_ask(url):
+    answers = run("same_key", url, 16)
+    assert len(answers) == 16
+    numbers = {answer for answer in answers if answer != "LedgerError"}
+    assert len(numbers) == 1  # all who got an answer got the same one
+    ledger = Ledger(url)
+    assert ledger.status("census").releases == 1
+    ledger.close()
+
+
+def test_threads_share_a_ledger(ledger):
+    ledger.create("census", Budget(0.5))
+    accepted = []
+
+    def work():
+        while True:
+            try:
+                with ledger.spend("census", LaplaceEvent(100.0)) as spending:
+                    spending.commit(1)
+            except BudgetExceeded:
+                return
+            accepted.append(spending.sequence)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(accepted) == len(set(accepted)) == 50
+    assert ledger.verify("census").ok
+
+
+def test_datasets_do_not_wait_for_each_other_in_postgresql(postgresql_url):
+    one, two = Ledger(postgresql_url), Ledger(postgresql_url, timeout=0.5)
+    one.create("a", Budget(1.0))
+    one.create("b", Budget(1.0))
+    with one._book.changing("a"), two.spend("b", LaplaceEvent(2.0)) as spending:
+        spending.commit(1)
+    assert pytest.approx(0.5) == two.status("b").left
+    one.close()
+    two.close()
