@@ -83,7 +83,9 @@ class PostgresqlBare:
         self._connection.commit()
 
 
-def measure(make: Callable[[int], Callable[[], None]], processes: int, seconds: float) -> list[float]:
+def measure(
+    make: Callable[[int], Callable[[], None]], processes: int, seconds: float
+) -> list[float]:
     """Latencies of all calls that ``processes`` forks make in ``seconds``, in seconds."""
     begin = time.monotonic() + 0.3 + 0.05 * processes
     pipes = []

@@ -95,7 +95,9 @@ def main() -> None:
             (plain(path, by_group), plain(path, by_unit), *bounded(path, options.groups, folder))
             for _ in range(options.runs)
         ]
-    group, unit, opening, first, further = (statistics.median(column) for column in zip(*runs))
+    group, unit, opening, first, further = (
+        statistics.median(column) for column in zip(*runs, strict=False)
+    )
     print(f"{options.rows:,} rows, {options.units:,} units, {options.groups} groups\n")
     print("| | seconds | ratio |\n|---|---|---|")
     print(f"| plain group-by | {group:.2f} | 1 |")

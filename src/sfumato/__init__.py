@@ -61,6 +61,9 @@ if TYPE_CHECKING:
         CountUnits,
         Crosstab,
         Histogram,
+        LocalCount,
+        LocalFrequency,
+        LocalMean,
         Mean,
         Median,
         MostCommon,
@@ -94,8 +97,8 @@ _HOMES = {
     "sfumato.mechanisms.sensitivity": "falsify",
     "sfumato.mechanisms.sparse_vector": "SparseVector",
     "sfumato.queries": (
-        "Answer ArgMax Count CountUnits Crosstab Histogram Mean Median MostCommon Protected "
-        "Quantile Sum Variance protect"
+        "Answer ArgMax Count CountUnits Crosstab Histogram LocalCount LocalFrequency LocalMean "
+        "Mean Median MostCommon Protected Quantile Sum Variance protect"
     ),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
@@ -118,7 +121,10 @@ __all__ = [
     "Histogram",
     "Laplace",
     "Ledger",
+    "LocalCount",
+    "LocalFrequency",
     "LocalLaplace",
+    "LocalMean",
     "Mean",
     "Median",
     "MostCommon",

@@ -1,7 +1,7 @@
 """Many processes on one ledger, run as a program: ``python processes.py MODE URL ...``.
 
-Everything is loaded once and then forked, so that a child needs a millisecond, not a second. The
-tests start this file with a fresh interpreter, because a test runner's threads do not survive forks.
+Everything is loaded once and then forked, so that a child needs a millisecond, not a second. Tests
+start this file with a fresh interpreter, because a test runner's threads do not survive forks.
 """
 
 import json

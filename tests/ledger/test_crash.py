@@ -1,4 +1,4 @@
-"""Killed at any moment: what was shown is stored, what was reserved is charged, no cap is passed."""
+"""Killed at any moment: what was shown is stored, what was reserved is charged, caps hold."""
 
 import subprocess
 import sys

@@ -60,7 +60,7 @@ def test_a_key_that_was_charged_without_an_answer_says_so(census):
     with pytest.raises(ZeroDivisionError), census.spend("census", EVENT, key="failed"):
         raise ZeroDivisionError
     for key in ("open", "failed"):
-        with pytest.raises(LedgerError, match="was charged .* but has no answer.*Use a new key"):
+        with pytest.raises(LedgerError, match=r"was charged .* but has no answer.*Use a new key"):
             census.spend("census", EVENT, key=key)
     assert census.status("census").left == 0.5
 

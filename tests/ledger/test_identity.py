@@ -3,6 +3,7 @@
 import warnings
 
 import pytest
+from sqlalchemy import text
 
 from sfumato.core.events import LaplaceEvent
 from sfumato.ledger import Budget, DataChangedWarning, LedgerError
@@ -37,7 +38,7 @@ def test_changed_data_keeps_its_budget_and_warns(census):
 
 def test_a_copy_under_another_name_is_refused(census):
     census.identify("census", "f1", "people.csv")
-    with pytest.raises(LedgerError, match="also that of 'census'.*copied or renamed"):
+    with pytest.raises(LedgerError, match=r"also that of 'census'.*copied or renamed"):
         census.identify("copy", "f1", "renamed.csv")
     with pytest.raises(LedgerError):  # it was not remembered the first time
         census.identify("copy", "f1", "renamed.csv")
@@ -57,10 +58,8 @@ def test_fingerprints_are_not_in_the_chain_nor_stored_in_the_clear(census):
     before = census.head("census")
     census.identify("census", "fingerprint-of-everyone", "people.csv")
     assert census.head("census") == before
-    with census._database.reading() as connection:
-        from sqlalchemy import text
-
-        (row,) = connection.execute(text("SELECT * FROM ledger_identities")).all()
+    with census._database.reading() as transaction:
+        (row,) = transaction.all(text("SELECT * FROM ledger_identities"), {})
     assert "fingerprint-of-everyone" not in str(row)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from sqlalchemy import text
 
 from sfumato.core.events import LaplaceEvent
 from sfumato.ledger import Budget, Ledger, LedgerError
@@ -24,9 +25,9 @@ def test_a_path_and_its_url_are_the_same_ledger(tmp_path):
 def test_the_file_is_its_owners_alone_and_durable(sqlite_url, sqlite_ledger):
     path = sqlite_url.removeprefix("sqlite:///")
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-    with sqlite_ledger._database.reading() as connection:
-        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
-        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
+    with sqlite_ledger._database.writing() as transaction:
+        assert transaction.first(text("PRAGMA journal_mode"), {}) == ("wal",)
+        assert transaction.first(text("PRAGMA synchronous"), {}) == (2,)  # FULL
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_other_places_are_refused(place, word):
 
 
 def test_a_missing_folder_is_not_made(tmp_path):
-    with pytest.raises(LedgerError, match="folder of .* does not exist"):
+    with pytest.raises(LedgerError, match=r"folder of .* does not exist"):
         Ledger(tmp_path / "no" / "privacy.db")
     assert not (tmp_path / "no").exists()
 
@@ -67,10 +68,9 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path):
 
 
 def test_a_newer_version_is_refused(url, ledger):
-    with ledger._database.writing() as connection:
-        connection.exec_driver_sql(
-            f"UPDATE ledger_meta SET value = '{VERSION + 1}' WHERE name = 'version'"
-        )
+    newer = f"UPDATE ledger_meta SET value = '{VERSION + 1}' WHERE name = 'version'"
+    with ledger._database.writing() as transaction:
+        transaction.run(text(newer), {})
     with pytest.raises(LedgerError, match=f"has version {VERSION + 1}.*upgrade sfumato"):
         Ledger(url)
 
@@ -139,12 +139,10 @@ def test_a_read_only_file_is_a_clear_error(sqlite_url, sqlite_ledger):
 
 def test_a_database_that_fails_at_the_commit_leaves_the_charge(sqlite_ledger):
     sqlite_ledger.create("census", Budget(1.0))
-    with (
-        pytest.raises(LedgerError, match="cannot be written"),
-        sqlite_ledger.spend("census", LaplaceEvent(2.0)) as spending,
-    ):
-        with sqlite_ledger._database.engine.connect() as connection:
-            connection.exec_driver_sql("PRAGMA query_only=1")
+    spending = sqlite_ledger.spend("census", LaplaceEvent(2.0))
+    with sqlite_ledger._database.engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA query_only=1")
+    with pytest.raises(LedgerError, match="cannot be written"), spending:
         spending.commit("never seen")
     sqlite_ledger.close()
     status = sqlite_ledger.status("census")

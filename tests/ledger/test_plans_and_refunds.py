@@ -55,7 +55,7 @@ def test_other_requests_may_come_between(census):
 
 def test_anything_but_the_next_event_is_refused(census):
     plan = census.declare("census", PLAN, delta=1e-6, analyst="ann")
-    with pytest.raises(LedgerError, match="event 1 of plan 2 is .*gaussian"):
+    with pytest.raises(LedgerError, match=r"event 1 of plan 2 is .*gaussian"):
         census.spend("census", PLAN[1], plan=plan, analyst="ann")
     with pytest.raises(LedgerError, match="declared by 'ann'"):
         census.spend("census", PLAN[0], plan=plan, analyst="bob")

@@ -46,7 +46,7 @@ def test_thirty_tenths_pass_and_the_next_is_refused(ledger):
             spending.commit(1)
     assert spending.reading == 3.0
     assert spending.left == 0.0
-    with pytest.raises(BudgetExceeded, match="it would read epsilon 3.1, and the cap is 3"):
+    with pytest.raises(BudgetExceeded, match=r"it would read epsilon 3\.1, and the cap is 3"):
         ledger.spend("census", LaplaceEvent(10.0))
 
 
@@ -86,8 +86,9 @@ def test_leaving_without_an_answer_commits_none(ledger):
 
 def test_an_error_after_the_commit_changes_nothing(ledger):
     ledger.create("census", Budget(1.0))
-    with pytest.raises(ZeroDivisionError), ledger.spend("census", LaplaceEvent(2.0)) as spending:
-        spending.commit(3)
+    spending = ledger.spend("census", LaplaceEvent(2.0))
+    spending.commit(3)
+    with pytest.raises(ZeroDivisionError), spending:
         raise ZeroDivisionError
     assert kinds(ledger) == ["open", "reserve", "commit"]
 

@@ -98,7 +98,7 @@ def test_any_changed_byte_of_any_entry_is_found(sqlite_ledger):
                 flipped = chr(ord(value[position]) ^ 1)
                 changed = value[:position] + flipped + value[position + 1 :]
                 other = dataclasses.replace(entry, **{column: changed})
-                problems = check_chain("census", entries[:place] + [other] + entries[place + 1 :])
+                problems = check_chain("census", [*entries[:place], other, *entries[place + 1 :]])
                 assert problems, (column, position)
                 assert f"entry {place + 1} " in problems[0] or f"entry {place + 2} " in problems[0]
 
@@ -122,8 +122,15 @@ def test_dropped_and_swapped_entries_are_found(sqlite_ledger):
 @pytest.mark.parametrize(
     ("statement", "word"),
     [
-        ("UPDATE ledger_entries SET payload = replace(payload, '10.0', '99.0') WHERE sequence = 3", "entry 3 was changed"),
-        ("DELETE FROM ledger_entries WHERE sequence = 4 AND dataset = 'census'", "entry 4 is missing"),
+        (
+            "UPDATE ledger_entries SET payload = replace(payload, '10.0', '9.0') "
+            "WHERE sequence = 3",
+            "entry 3 was changed",
+        ),
+        (
+            "DELETE FROM ledger_entries WHERE sequence = 4 AND dataset = 'census'",
+            "entry 4 is missing",
+        ),
         ("UPDATE ledger_entries SET mark = 'key:z' WHERE sequence = 3", "entry 3 is not what"),
         ("UPDATE ledger_datasets SET spent = '[0,0,0,0,0,0,0,0]'", "cached total"),
         ("UPDATE ledger_datasets SET sequence = 2", "cached number"),
@@ -133,7 +140,7 @@ def test_dropped_and_swapped_entries_are_found(sqlite_ledger):
         ("DELETE FROM ledger_caps", "cached cap of entry"),
         ("UPDATE ledger_plans SET drawn = 0", "cached plan of entry"),
     ],
-)  # fmt: skip
+)
 def test_tampering_with_the_tables_is_found(url, filled, statement, word):
     run(unguarded(url), statement)
     filled.close()

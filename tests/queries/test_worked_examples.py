@@ -53,9 +53,7 @@ def test_credit_ratings_with_noisy_counts_of_standard_deviation_2(ledger):
 
 
 def test_the_budget_stops_the_averaging_attack(ledger):
-    people = protect(
-        credit_ratings(), ledger, unit="person_id", max_rows_per_unit=1, budget=3.5
-    )
+    people = protect(credit_ratings(), ledger, unit="person_id", max_rows_per_unit=1, budget=3.5)
     bad = people.where("rating = 'Bad'")
     answers = []
     with pytest.raises(sf.BudgetExceeded):

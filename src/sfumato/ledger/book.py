@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Any
 
 from sfumato.ledger import store
 from sfumato.ledger.database import Database
+from sfumato.ledger.entries import Entry
 from sfumato.ledger.errors import LedgerError
 from sfumato.ledger.state import State
 from sfumato.ledger.terms import moment
 from sfumato.ledger.transaction import Transaction
 
 __all__ = ["Book", "utc_now"]
+
+_PATIENCE = 16
 
 
 def utc_now() -> datetime:
@@ -32,6 +36,8 @@ class Book:
         self.database = database
         self._clock = clock
         self._seen: dict[str, int] = {}
+        self._known: dict[str, State] = {}
+        self._wait = 0
 
     def now(self) -> str:
         """The time as entries hold it."""
@@ -44,13 +50,43 @@ class Book:
             state = store.load(transaction, name, lock=True)
             self._look(name, state.sequence)
             yield transaction, state
-        self._seen[name] = state.sequence
+        self._remember(name, state)
 
     @contextmanager
     def reading(self, name: str) -> Generator[tuple[Transaction, State]]:
         """A dataset as it is now."""
         with self.database.reading() as transaction:
             yield transaction, store.load(transaction, name)
+
+    def quickly(
+        self, name: str, kind: str, payload_for: Callable[[State], dict[str, Any] | None]
+    ) -> Entry | None:
+        """Appends an entry in one journey to the server, if nothing happened since the last one.
+
+        The decision is made on the state this process saw last, and written only if that is still
+        the dataset's head. None if it is not, or if ``payload_for`` gives None: then the caller
+        takes the lock. Where others are busy too this would mostly fail, so after a failure the
+        next few requests do not try. For PostgreSQL; a file is never far.
+        """
+        state = self._known.pop(name, None)
+        if state is None or self._wait > 0:
+            self._wait -= 1
+            return None
+        payload = payload_for(state)
+        if payload is None:
+            return None
+        with self.database.single() as transaction:
+            entry = store.append_if_unmoved(transaction, state, kind, payload)
+        if entry is None:
+            self._wait = _PATIENCE
+        else:
+            self._remember(name, state)
+        return entry
+
+    def _remember(self, name: str, state: State) -> None:
+        self._seen[name] = state.sequence
+        if self.database.remote and not state.cap_count and not state.plans:
+            self._known[name] = state
 
     def _look(self, name: str, sequence: int) -> None:
         seen = self._seen.get(name, 0)

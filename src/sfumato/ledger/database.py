@@ -45,6 +45,7 @@ class Database:
     def __init__(self, place: str | Path, create: bool = True, timeout: float = 30.0) -> None:
         self.place = Place.parse(place, timeout)
         self._sqlite = self.place.sqlite
+        self.remote = not self._sqlite
         self._file = str(self.place.file) if self._sqlite else ""
         if self._sqlite:
             self._touch(create)
@@ -77,13 +78,19 @@ class Database:
             yield transaction
 
     @contextmanager
-    def _transaction(self, writes: bool) -> Generator[Transaction]:
+    def single(self) -> Generator[Transaction]:
+        """A transaction of one statement, for PostgreSQL: one journey to the server and back."""
+        with self._plain_words(), self._transaction(writes=True, single=True) as transaction:
+            yield transaction
+
+    @contextmanager
+    def _transaction(self, writes: bool, single: bool = False) -> Generator[Transaction]:
         self._require_same_file()
         pooled = self.engine.raw_connection()
         transaction: Transaction = (
             SqliteTransaction(pooled, self.place.timeout)
             if self._sqlite
-            else PostgresqlTransaction(pooled)
+            else PostgresqlTransaction(pooled, single)
         )
         try:
             transaction.begin(writes)

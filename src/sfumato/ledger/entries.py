@@ -44,14 +44,7 @@ def canonical(value: object) -> str:
         ValueError: for what JSON cannot hold.
     """
     try:
-        return json.dumps(
-            value,
-            sort_keys=True,
-            separators=(",", ":"),
-            ensure_ascii=True,
-            allow_nan=False,
-            default=_plain,
-        )
+        return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(
             f"a ledger stores JSON (numbers, text, lists, objects): {error}; convert the value"
@@ -65,6 +58,11 @@ def _plain(value: Any) -> Any:
         if callable(convert):
             return convert()
     raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_plain
+)
 
 
 def digest(value: object) -> str:

@@ -35,7 +35,7 @@ from sfumato.ledger.entries import Entry, Head
 from sfumato.ledger.errors import LedgerError
 from sfumato.ledger.identity import Identity
 from sfumato.ledger.plans import Plan
-from sfumato.ledger.spending import Request, Spending, admit, cost_of
+from sfumato.ledger.spending import Request, Spending, admit, cost_of, reserve_quickly
 from sfumato.ledger.state import State
 from sfumato.ledger.status import Preview, Status
 from sfumato.ledger.terms import Cap, Terms, checked_name
@@ -160,6 +160,9 @@ class Ledger:
         who, once = _optional("analyst", analyst), _optional("key", key)
         asked = Request.make(event, who, once, request, str(label), number)
         cost_of(event, self.terms(name))  # worked out and kept before the lock is taken
+        quick = None if plan or key else reserve_quickly(self._book, name, asked)
+        if quick is not None:
+            return quick
         with self._book.changing(name) as (transaction, state):
             answered = self._answered(transaction, state, asked) if key else None
             if answered is not None:

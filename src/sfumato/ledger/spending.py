@@ -44,6 +44,7 @@ class Request:
     """What is asked for, checked and digested before any lock is taken."""
 
     event: Event
+    event_data: dict[str, Any]
     analyst: str
     key: str
     request: Any
@@ -58,8 +59,9 @@ class Request:
         """A checked request."""
         if not isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance]
             validation.fail("event", "an event, as mechanism.event is", event)
-        digested = digest([event.to_dict(), request, analyst])
-        return cls(event, analyst, key, request, str(label), plan, digested)
+        data = event.to_dict()
+        digested = digest([data, request, analyst])
+        return cls(event, data, analyst, key, request, label, plan, digested)
 
     def payload(self, at: str, cost: Vector, caps: list[int]) -> dict[str, Any]:
         """What the reservation's entry holds."""
@@ -69,7 +71,7 @@ class Request:
             "caps": caps,
             "charge": cost.to_list(),
             "digest": self.digest,
-            "event": self.event.to_dict(),
+            "event": self.event_data,
             "key": self.key,
             "label": self.label,
             "plan": self.plan,
@@ -103,6 +105,24 @@ def admit(
     scopes = state.scopes(analyst, at)
     refuse_unless_it_fits(state.terms.dataset, scopes, cost)
     return [held.cap.number for held in covering], scopes
+
+
+def reserve_quickly(book: Book, name: str, request: Request) -> Spending | None:
+    """Reserves on what this process saw last; None where the lock must be taken to decide."""
+    before: list[tuple[Vector, list[Scope]]] = []
+
+    def payload_for(state: State) -> dict[str, Any] | None:
+        cost, scopes = cost_of(request.event, state.terms), state.scopes(request.analyst, "")
+        if state.terms.closed or not all(s.gate.fits(s.spent.plus(cost)) for s in scopes):
+            return None
+        before.append((cost, scopes))
+        return request.payload(book.now(), cost, [])
+
+    entry = book.quickly(name, "reserve", payload_for)
+    if entry is None:
+        return None
+    ((cost, scopes),) = before
+    return Spending(book, request, name, entry.sequence, scopes, cost)
 
 
 def refuse_unless_it_fits(dataset: str, scopes: list[Scope], cost: Vector) -> None:
@@ -255,9 +275,10 @@ class Spending:
             raise LedgerError(f"reservation {self.sequence} has ended and cannot be {what}")
 
     def _end(self, kind: str, extra: dict[str, Any]) -> None:
-        with self._book.changing(self.dataset) as (transaction, state):
-            payload = {"at": self._book.now(), "reserve": self.sequence} | extra
-            store.append(transaction, state, kind, payload)
+        payload = {"at": self._book.now(), "reserve": self.sequence} | extra
+        if self._book.quickly(self.dataset, kind, lambda _: payload) is None:
+            with self._book.changing(self.dataset) as (transaction, state):
+                store.append(transaction, state, kind, payload)
         self._done = True
 
     def _refund(self, event: RepeatedEvent, steps: int, because: str) -> None:

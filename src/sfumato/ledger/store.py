@@ -20,6 +20,7 @@ __all__ = [
     "all_caps",
     "all_plans",
     "append",
+    "append_if_unmoved",
     "cap_row",
     "entry_marked",
     "entry_numbered",
@@ -50,6 +51,19 @@ _UPDATE = (
 )
 
 _INSERT_ENTRY = _E.insert()
+_MOVED = (
+    _UPDATE.where(_D.c.sequence == bindparam("sequence_"), _D.c.head == bindparam("head_"))
+    .returning(_D.c.name)
+    .cte("moved")
+)
+_ENTRY_IF_MOVED = (
+    _E.insert()
+    .from_select(
+        [column.name for column in _E.c],
+        select(*(bindparam(f"{c.name}_new", type_=c.type) for c in _E.c)).select_from(_MOVED),
+    )
+    .returning(_E.c.sequence)
+)
 _ENTRIES = select(_E).where(_E.c.dataset == _NAME).order_by(_E.c.sequence)
 _MARKED = select(_E).where(_E.c.dataset == _NAME, _E.c.mark == bindparam("mark_"))
 _NUMBERED = select(_E).where(_E.c.dataset == _NAME, _E.c.sequence == bindparam("sequence_"))
@@ -130,17 +144,35 @@ def open_dataset(transaction: Transaction, terms: Terms, at: str) -> State:
 
 def append(transaction: Transaction, state: State, kind: str, payload: Mapping[str, Any]) -> Entry:
     """Adds one entry to the chain, and brings the cached totals up to it."""
-    name, sequence, text = state.terms.dataset, state.sequence + 1, canonical(payload)
-    hashed = entry_hash(name, sequence, kind, text, state.head)
-    entry = Entry(name, sequence, kind, mark_of(kind, payload), text, state.head, hashed)
-    state.advance(sequence, kind, payload, hashed)
+    entry = _next(state, kind, payload)
+    state.advance(entry.sequence, kind, payload, entry.hash)
     transaction.run(_INSERT_ENTRY, vars(entry))
-    transaction.run(_UPDATE, {"name_": name} | _cache(state))
+    transaction.run(_UPDATE, {"name_": entry.dataset} | _cache(state))
     if state.cap_changes:
         _write_caps(transaction, state)
     if state.plan_changes:
         _write_plans(transaction, state)
     return entry
+
+
+def append_if_unmoved(
+    transaction: Transaction, state: State, kind: str, payload: Mapping[str, Any]
+) -> Entry | None:
+    """As :func:`append`, in one statement, but only if the head is still what ``state`` says.
+
+    None if it is not; ``state`` is then of no use any more. For datasets without caps or plans.
+    """
+    entry, seen = _next(state, kind, payload), {"sequence_": state.sequence, "head_": state.head}
+    state.advance(entry.sequence, kind, payload, entry.hash)
+    new = {f"{column}_new": value for column, value in vars(entry).items()}
+    cache = {"name_": entry.dataset} | _cache(state)
+    return entry if transaction.first(_ENTRY_IF_MOVED, seen | new | cache) else None
+
+
+def _next(state: State, kind: str, payload: Mapping[str, Any]) -> Entry:
+    name, sequence, text = state.terms.dataset, state.sequence + 1, canonical(payload)
+    hashed = entry_hash(name, sequence, kind, text, state.head)
+    return Entry(name, sequence, kind, mark_of(kind, payload), text, state.head, hashed)
 
 
 def _cache(state: State) -> dict[str, Any]:

@@ -29,7 +29,8 @@ _DIALECTS = {"sqlite": sqlite_dialect(paramstyle="named"), "postgresql": postgre
 @functools.cache
 def _compiled(statement: Executable, database: str) -> tuple[str, dict[str, Any]]:
     """The text for a driver, and the values that the statement itself holds."""
-    compiled: Any = statement.compile(dialect=_DIALECTS[database])  # type: ignore[attr-defined]
+    compile_for: Any = getattr(statement, "compile")  # noqa: B009 - Executable does not declare it
+    compiled = compile_for(dialect=_DIALECTS[database])
     return str(compiled), {k: v for k, v in compiled.params.items() if v is not None}
 
 
@@ -117,12 +118,24 @@ class SqliteTransaction(Transaction):
 
 
 class PostgresqlTransaction(Transaction):
-    """In PostgreSQL, with statements sent together until an answer is needed."""
+    """In PostgreSQL, with statements sent together until an answer is needed.
+
+    Args:
+        pooled: a connection.
+        single: the transaction is one statement, which begins and commits by itself.
+    """
 
     database = "postgresql"
 
+    def __init__(self, pooled: Any, single: bool = False) -> None:
+        super().__init__(pooled)
+        self._single = single
+
     def begin(self, writes: bool) -> None:
         """The server hears of it with the first query."""
+        if self._single:
+            self._connection.autocommit = True
+            return
         self._pipeline = self._connection.pipeline()
         self._pipeline.__enter__()
         if not writes:
@@ -130,15 +143,20 @@ class PostgresqlTransaction(Transaction):
 
     def commit(self) -> None:
         """Waits for the server's word that it is on disk."""
+        if self._single:
+            self._connection.autocommit = False
+            return
         self._connection.commit()
         self._pipeline.__exit__(None, None, None)
 
     def abandon(self) -> None:
         """Rolls back."""
-        broken = Exception("abandoned")
-        with contextlib.suppress(Exception):  # what went wrong has been said already
-            self._pipeline.__exit__(type(broken), broken, None)
+        if not self._single:
+            gone = Exception("abandoned")
+            with contextlib.suppress(Exception):  # what went wrong has been said already
+                self._pipeline.__exit__(type(gone), gone, None)
         if self._connection.closed or self._connection.broken:
             self._pooled.invalidate()
             return
         self._connection.rollback()
+        self._connection.autocommit = False

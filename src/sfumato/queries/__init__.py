@@ -9,26 +9,59 @@ R     most rows of one unit that count: ``max_rows_per_unit``
 G     most groups a unit may enter: ``max_groups_per_unit``
 n     the number of rows in a cell
 ====  =========================================================
+
+Names are loaded when first used: :mod:`~sfumato.queries.local` needs none of the table engines.
 """
 
-from sfumato.queries.answers import Answer
-from sfumato.queries.engine import SourceError
-from sfumato.queries.kinds import (
-    ArgMax,
-    Count,
-    CountUnits,
-    Crosstab,
-    GroupBy,
-    Histogram,
-    Mean,
-    Median,
-    MostCommon,
-    Quantile,
-    Sum,
-    Variance,
-    query_from_dict,
-)
-from sfumato.queries.protected import GroupedBy, Protected, protect
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sfumato.queries.answers import (
+        Answer,
+    )
+    from sfumato.queries.engine import (
+        SourceError,
+    )
+    from sfumato.queries.kinds import (
+        ArgMax,
+        Count,
+        CountUnits,
+        Crosstab,
+        GroupBy,
+        Histogram,
+        Mean,
+        Median,
+        MostCommon,
+        Quantile,
+        Sum,
+        Variance,
+        query_from_dict,
+    )
+    from sfumato.queries.local import (
+        LocalCount,
+        LocalFrequency,
+        LocalMean,
+    )
+    from sfumato.queries.protected import (
+        GroupedBy,
+        Protected,
+        protect,
+    )
+
+_HOMES = {
+    "answers": "Answer",
+    "engine": "SourceError",
+    "kinds": (
+        "ArgMax Count CountUnits Crosstab GroupBy Histogram Mean Median MostCommon Quantile Sum "
+        "Variance query_from_dict"
+    ),
+    "local": "LocalCount LocalFrequency LocalMean",
+    "protected": "GroupedBy Protected protect",
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "Answer",
@@ -39,6 +72,9 @@ __all__ = [
     "GroupBy",
     "GroupedBy",
     "Histogram",
+    "LocalCount",
+    "LocalFrequency",
+    "LocalMean",
     "Mean",
     "Median",
     "MostCommon",
@@ -50,3 +86,22 @@ __all__ = [
     "protect",
     "query_from_dict",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'sfumato.queries' has no attribute {name!r}")
+    try:
+        value = getattr(import_module(f"sfumato.queries.{_HOME[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name in ("ibis", "sqlglot", "pyarrow", "duckdb"):
+            raise ImportError(
+                f"private statistics over tables need {error.name}: pip install 'sfumato[queries]'"
+            ) from error
+        raise
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

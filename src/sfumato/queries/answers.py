@@ -149,7 +149,7 @@ class Answer:
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary a cell: its keys, value, low and high."""
         return [
-            dict(zip(self.key_names, cell.keys, strict=True))
+            dict(zip(_key_columns(self.key_names), cell.keys, strict=True))
             | {"value": cell.value, "low": cell.low, "high": cell.high}
             for cell in self.cells
         ]
@@ -176,7 +176,7 @@ class Answer:
         """The inverse of :meth:`to_dict`; keys that were dates come back as text."""
         names = tuple(data["keys"])
         cells = tuple(
-            Cell(tuple(row[name] for name in names), row["value"], row["low"], row["high"])
+            Cell(tuple(row[n] for n in _key_columns(names)), row["value"], row["low"], row["high"])
             for row in data["rows"]
         )
         return cls(
@@ -197,7 +197,7 @@ class Answer:
         """A pandas frame, one row a cell."""
         import pandas as pd
 
-        columns: Any = [*self.key_names, "value", "low", "high"]
+        columns: Any = [*_key_columns(self.key_names), "value", "low", "high"]
         return pd.DataFrame(self.rows(), columns=columns)
 
     def to_polars(self) -> Any:
@@ -208,7 +208,7 @@ class Answer:
         return pl.DataFrame(
             {
                 name: [row[name] for row in rows]
-                for name in [*self.key_names, "value", "low", "high"]
+                for name in [*_key_columns(self.key_names), "value", "low", "high"]
             }
         )
 
@@ -218,7 +218,8 @@ class Answer:
 
         heading = title or _heading(self)
         if len(self.key_names) == 2:
-            return heat_map_figure(self.rows(), *self.key_names, self.unit_of_value, heading)
+            names = _key_columns(self.key_names)
+            return heat_map_figure(self.rows(), *names, self.unit_of_value, heading)
         return bars_figure(
             [self._key(cell) or self.unit_of_value for cell in self.cells],
             [float(cell.value) for cell in self.cells],
@@ -228,6 +229,11 @@ class Answer:
             heading,
             self.confidence,
         )
+
+
+def _key_columns(names: tuple[str, ...]) -> list[str]:
+    """What the keys are called beside the value: a column may be called "value" itself."""
+    return [f"{name} (key)" if name in ("value", "low", "high") else name for name in names]
 
 
 def _heading(answer: Answer) -> str:

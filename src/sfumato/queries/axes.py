@@ -97,7 +97,7 @@ class Bins(Axis):
         pairs = list(itertools.pairwise(self.edges))
         last = len(pairs) - 1
         return tuple(
-            f"{low:g} to {high:g}" if i == last else f"{low:g} to <{high:g}"
+            f"{_shown(low)} to {'' if i == last else '<'}{_shown(high)}"
             for i, (low, high) in enumerate(pairs)
         )
 
@@ -119,10 +119,17 @@ class Bins(Axis):
         return None if value is None else int(value)
 
 
+def _shown(edge: float) -> str:
+    """As short as tells it apart from every other number."""
+    return f"{edge:g}" if float(f"{edge:g}") == edge else repr(edge)
+
+
 def categories(
     columns: Sequence[str], keys: Any, facts: Facts, argument: str = "keys"
 ) -> tuple[Categories, ...]:
     """Axes of public categories: ``keys`` is a list (one column) or a dictionary by column."""
+    if len(set(map(facts.column, columns))) != len(columns):
+        validation.fail("columns", "different from each other", list(columns))
     given = keys if isinstance(keys, dict) else {}
     if keys is not None and not isinstance(keys, dict):
         if len(columns) != 1:

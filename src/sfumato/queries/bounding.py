@@ -17,7 +17,6 @@ of a keyed hash of (unit, group).
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,7 +25,7 @@ import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 
 from sfumato.core.randomness import SYSTEM
-from sfumato.queries.engine import Value, engine_name, fetch, materialise
+from sfumato.queries.engine import Value, built_in, engine_name, fetch, materialise
 
 __all__ = ["bound_groups", "bound_rows", "secret_key"]
 
@@ -139,13 +138,13 @@ def _hash(table: ir.Table, columns: Sequence[str], key: int) -> Value:
     cells = [table[column] for column in columns]
     engine = engine_name(table)
     if engine == "duckdb":
-        return _call("hash", dt.uint64, ibis.literal(key), *cells)
+        return built_in("hash", dt.uint64, ibis.literal(key), *cells)
     if engine == "pyspark":
-        return _call("xxhash64", dt.int64, ibis.literal(key), *cells)
+        return built_in("xxhash64", dt.int64, ibis.literal(key), *cells)
     nothing: Value = ibis.literal("")
     text = nothing.join([_as_text(cell) for cell in cells])
     if engine == "postgres":
-        return _call("hashtextextended", dt.int64, text, ibis.literal(key))
+        return built_in("hashtextextended", dt.int64, text, ibis.literal(key))
     return (ibis.literal(f"{key} ") + text).hash()
 
 
@@ -153,25 +152,6 @@ def _as_text(cell: Value) -> Value:
     """The cell as text that tells where it ends, so that different rows seldom look the same."""
     text = cell.cast("string")
     return (text.length().cast("string") + ":" + text).fill_null("-")
-
-
-def _call(name: str, result: dt.DataType, *arguments: Value) -> Value:
-    """A built-in function of the engine, called with these arguments."""
-    names = [f"argument_{i}" for i in range(len(arguments))]
-    types = dict(zip(names, (argument.type() for argument in arguments), strict=True))
-
-    def function(*_: Any) -> Any: ...
-
-    function.__name__ = name
-    function.__annotations__ = types | {"return": result}
-    function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=t)
-            for n, t in types.items()
-        ],
-        return_annotation=result,
-    )
-    return ibis.udf.scalar.builtin(function)(*arguments)
 
 
 def _sortable(table: ir.Table) -> list[Value]:

@@ -6,6 +6,7 @@ Everything here is about *where* a table lives. What may be asked of it is decid
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 import secrets
 import warnings
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import ibis
+import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 
 Value = Any
@@ -22,6 +24,8 @@ __all__ = [
     "CURATOR",
     "SourceError",
     "Value",
+    "built_in",
+    "duckdb_types",
     "either",
     "engine_name",
     "fetch",
@@ -49,6 +53,34 @@ def either(condition: Value, yes: Any, no: Any) -> Value:
     return ibis.ifelse(condition, yes, no)
 
 
+def built_in(name: str, result: dt.DataType, *arguments: Value) -> Value:
+    """A built-in function of the engine, called with these arguments."""
+    names = [f"argument_{i}" for i in range(len(arguments))]
+    types = dict(zip(names, (argument.type() for argument in arguments), strict=True))
+
+    def function(*_: Any) -> Any: ...
+
+    function.__name__ = name
+    function.__annotations__ = types | {"return": result}
+    function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=t)
+            for n, t in types.items()
+        ],
+        return_annotation=result,
+    )
+    return ibis.udf.scalar.builtin(function)(*arguments)
+
+
+def duckdb_types(table: ir.Table) -> dict[str, str]:
+    """The columns' types in DuckDB's own words, which tell more than Ibis's."""
+    backend: Any = table.get_backend()
+    with quiet():
+        backend._run_pre_execute_hooks(table)
+        found = backend.raw_sql(f"DESCRIBE {backend.compile(table)}").fetchall()
+    return {str(row[0]): str(row[1]) for row in found}
+
+
 def fetch(table: ir.Table, doing: str) -> list[dict[str, Any]]:
     """The rows of an aggregate, as plain Python values.
 
@@ -72,6 +104,7 @@ def materialise(table: ir.Table, doing: str) -> ir.Table:
             frame.count()  # Spark caches when first read
             frame.createOrReplaceTempView(name)
         else:
+            backend._run_pre_execute_hooks(table)
             query = backend.compile(table)
             _execute(backend, f'CREATE TEMPORARY TABLE "{name}" AS {query}')
         return backend.table(name)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from typing import Any
 
 import ibis.expr.datatypes as dt
@@ -13,7 +14,7 @@ from sfumato.core.neighbours import Neighbours
 from sfumato.core.sensitivity import Norm, Sensitivity
 from sfumato.queries.total import column_named
 
-__all__ = ["Facts"]
+__all__ = ["Facts", "check_keys"]
 
 
 @dataclass(frozen=True)
@@ -79,11 +80,14 @@ class Facts:
                 f"the categories of {name!r} must be public: declare them with keys=[...], or with "
                 "domains={...} in protect(), or select them privately with group_by(..., delta=...)"
             )
-        return check_keys(name, kind, tuple(found))
+        return check_keys(name, kind, found)
 
 
-def check_keys(name: str, kind: dt.DataType, keys: tuple[Any, ...]) -> tuple[Any, ...]:
+def check_keys(name: str, kind: dt.DataType, found: Any) -> tuple[Any, ...]:
     """Categories that are distinct and of the column's type."""
+    if isinstance(found, str) or not isinstance(found, Iterable):
+        validation.fail(f"keys of {name!r}", "a list of categories", found)
+    keys: tuple[Any, ...] = tuple(found)
     if not keys:
         validation.fail(f"keys of {name!r}", "a list of at least one category", keys)
     for key in keys:
@@ -101,4 +105,8 @@ def _fits(kind: dt.DataType, key: Any) -> bool:
         return isinstance(key, int) and not isinstance(key, bool)
     if kind.is_string():
         return isinstance(key, str)
-    return kind.is_temporal() and hasattr(key, "isoformat")
+    if kind.is_timestamp():
+        # An engine that converts a date, or a zone, on the way may fail on a row.
+        zone = getattr(kind, "timezone", None)
+        return isinstance(key, datetime) and (key.tzinfo is None) == (zone is None)
+    return kind.is_date() and isinstance(key, date) and not isinstance(key, datetime)

@@ -13,12 +13,13 @@ The text never reaches an engine. It is parsed, every part is looked up in a sho
 known to be defined on every row (see :mod:`sfumato.queries.total`), and an expression is built from
 those parts; what is not on the list is refused before anything is spent. An Ibis expression is
 taken apart and rebuilt in the same way. NULL logic is SQL's own, and a row on which the filter is
-NULL is left out.
+NULL is left out. NaN and the infinities are missing, and -0 is 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import ibis
@@ -26,36 +27,83 @@ import ibis.expr.operations as ops
 import ibis.expr.types as ir
 import sqlglot
 import sqlglot.errors
+from ibis.common.exceptions import IbisError
 from sqlglot import exp
 
 from sfumato.queries.engine import Value
 from sfumato.queries.total import Total
 
-__all__ = ["Where", "describe_filter", "row_filter"]
+__all__ = ["Expression", "Where", "describe_filter", "named_filter", "row_filter"]
 
 Where = Any
 """SQL text, an Ibis expression, a function of the table, or several of them (all must hold)."""
 
 
-def row_filter(where: Where, table: ir.Table) -> Value:
+_LONGEST, _DEEPEST = 100_000, 100
+
+
+def row_filter(where: Where, table: ir.Table, source: ir.Table | None = None) -> Value:
     """A filter that is true or false, and never fails, on every row of ``table``.
+
+    Args:
+        where: the filter.
+        table: what to filter.
+        source: the table that an Ibis expression speaks of, with the same columns; ``table`` itself
+            unless given.
 
     Raises:
         ValueError: for anything that is not a filter on this table's columns.
     """
     total = Total(table)
     result: Value = ibis.literal(True)
-    for part in _parts(where):
-        built = _from_sql(part, total) if isinstance(part, str) else _from_ibis(part, total)
-        result = result & total.truth(built)
+    try:
+        for part in _parts(where):
+            if isinstance(part, str):
+                built = _from_sql(part, total)
+            else:
+                built = _ibis(_resolved(part, table if source is None else source), total)
+            result = result & total.truth(built)
+    except RecursionError:
+        raise ValueError(f"a filter may be nested {_DEEPEST} deep, this one is deeper") from None
     return result.fill_null(False)
+
+
+def named_filter(where: Where, source: ir.Table) -> tuple[str | Expression, ...]:
+    """The same filter, every part of it with a text that tells it apart from others."""
+    return tuple(
+        part if isinstance(part, str) else Expression(_resolved(part, source))
+        for part in _parts(where)
+    )
 
 
 def describe_filter(where: Where) -> str:
     """The filter in words, for records."""
     return " and ".join(
-        f"({part})" if isinstance(part, str) else "(an expression)" for part in _parts(where)
+        f"({part})" if isinstance(part, str | Expression) else "(an expression)"
+        for part in _parts(where)
     )
+
+
+@dataclass(frozen=True)
+class Expression:
+    """An Ibis expression whose text is what it says, so that a request can be told by it."""
+
+    node: Any
+
+    def __str__(self) -> str:
+        return _words(self.node)
+
+
+def _words(node: Any) -> str:
+    if isinstance(node, ops.Field):
+        return str(node.name)
+    if isinstance(node, ops.Literal):
+        return repr(node.value)
+    if isinstance(node, tuple):
+        return f"[{', '.join(_words(item) for item in node)}]"
+    if not isinstance(node, ops.Node):
+        return str(node)
+    return f"{type(node).__name__.lower()}({', '.join(_words(part) for part in node.args)})"
 
 
 def _parts(where: Where) -> list[Any]:
@@ -70,6 +118,8 @@ def _parts(where: Where) -> list[Any]:
 
 
 def _from_sql(text: str, total: Total) -> Value:
+    if len(text) > _LONGEST:
+        raise ValueError(f"a filter may have {_LONGEST:,} characters, this one has {len(text):,}")
     try:
         parsed = sqlglot.parse(text, read="duckdb")
     except sqlglot.errors.SqlglotError as error:
@@ -81,6 +131,8 @@ def _from_sql(text: str, total: Total) -> Value:
         raise ValueError(
             f"a filter must be one condition, got {len(parsed)} statements in {text!r}"
         )
+    if max(node.depth for node in parsed[0].walk()) > _DEEPEST:
+        raise ValueError(f"a filter may be nested {_DEEPEST} deep, this one is deeper")
     return _sql(parsed[0], total)
 
 
@@ -106,9 +158,10 @@ def _sql_literal(node: Any, total: Total) -> Value:
         return total.literal(node.this)
     text = str(node.this)
     try:
-        return total.literal(int(text) if text.isdigit() else float(text))
+        number = int(text) if text.isdigit() else float(text)
     except ValueError:
-        raise ValueError(f"a filter's number must be finite, got {text!r}") from None
+        raise ValueError(f"a filter's number must be one, got {text[:50]!r}") from None
+    return total.literal(number)
 
 
 def _sql_column(node: Any, total: Total) -> Value:
@@ -126,7 +179,24 @@ def _sql_is(node: Any, total: Total) -> Value:
     raise ValueError(f"IS takes NULL, TRUE or FALSE, got {node.sql()!r}")
 
 
+def _sql_negative(node: Any, total: Total) -> Value:
+    value = _sql(node.this, total)
+    constant = getattr(value.op(), "value", None)
+    if isinstance(constant, int | float) and not isinstance(constant, bool):
+        return total.literal(-constant)
+    return total.negate(value)
+
+
+def _sql_between(node: Any, total: Total) -> Value:
+    if node.args.get("symmetric"):
+        raise ValueError(f"BETWEEN takes the lower end first, got {node.sql()!r}")
+    low, high = _sql(node.args["low"], total), _sql(node.args["high"], total)
+    return total.between(_sql(node.this, total), low, high)
+
+
 def _sql_in(node: Any, total: Total) -> Value:
+    if node.args.get("unnest") or node.args.get("field"):
+        raise ValueError(f"IN takes a list of constants in parentheses, got {node.sql()!r}")
     return total.member(_sql(node.this, total), [_sql(item, total) for item in node.expressions])
 
 
@@ -146,16 +216,17 @@ def _like(value: Value, pattern: str, any_case: bool) -> Value:
 def _sql_cast(node: Any, total: Total) -> Value:
     target, value = node.to.this, _sql(node.this, total)
     constant = isinstance(node.this, exp.Literal) and node.this.is_string
-    if constant and target in (exp.DType.DATE, exp.DType.TIMESTAMP):
-        return total.moment(value, ibis.dtype("date" if target is exp.DType.DATE else "timestamp"))
-    if target in _NUMERIC_CASTS:
+    if constant and target in _MOMENTS:
+        total.moment(value, ibis.dtype("date" if target is exp.DType.DATE else "timestamp"))
+        return value  # a constant in quotes is read as what it is compared with
+    if target is exp.DType.DOUBLE:
         return total.number(value)
     if target in (exp.DType.VARCHAR, exp.DType.TEXT):
-        return value.cast("string")
+        return total.as_text(value)
     raise ValueError(f"a filter casts to DOUBLE or VARCHAR, got {node.sql()!r}")
 
 
-_NUMERIC_CASTS = {exp.DType.DOUBLE, exp.DType.FLOAT, exp.DType.INT, exp.DType.BIGINT}
+_MOMENTS = {exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ}
 
 _SQL: dict[type, Callable[[Any, Total], Value]] = {
     exp.Column: _sql_column,
@@ -172,9 +243,7 @@ _SQL: dict[type, Callable[[Any, Total], Value]] = {
     exp.LTE: lambda n, t: t.compare("<=", *_sql_pair(n, t)),
     exp.GT: lambda n, t: t.compare(">", *_sql_pair(n, t)),
     exp.GTE: lambda n, t: t.compare(">=", *_sql_pair(n, t)),
-    exp.Between: lambda n, t: t.between(
-        _sql(n.this, t), _sql(n.args["low"], t), _sql(n.args["high"], t)
-    ),
+    exp.Between: _sql_between,
     exp.In: _sql_in,
     exp.Is: _sql_is,
     exp.Like: _sql_like,
@@ -184,7 +253,7 @@ _SQL: dict[type, Callable[[Any, Total], Value]] = {
     exp.Mul: lambda n, t: t.multiply(*_sql_pair(n, t)),
     exp.Div: lambda n, t: t.divide(*_sql_pair(n, t)),
     exp.Mod: lambda n, t: t.modulo(*_sql_pair(n, t)),
-    exp.Neg: lambda n, t: t.negate(_sql(n.this, t)),
+    exp.Neg: _sql_negative,
     exp.Abs: lambda n, t: t.absolute(_sql(n.this, t)),
     exp.Lower: lambda n, t: t.text(_sql(n.this, t)).lower(),
     exp.Upper: lambda n, t: t.text(_sql(n.this, t)).upper(),
@@ -199,30 +268,46 @@ _SQL: dict[type, Callable[[Any, Total], Value]] = {
 
 def _known(value: Value, total: Total) -> Value:
     """The value, with NaN and the infinities missing as everywhere."""
-    return total.number(value) if value.type().is_floating() else value
+    kind = value.type()
+    return total.number(value) if kind.is_floating() or kind.is_decimal() else value
 
 
 def _coalesce(values: Iterable[Value], total: Total) -> Value:
     items = list(values)
     if any(item.type().is_numeric() for item in items):
         items = [total.number(item) for item in items]
+    kinds = {item.type().copy(nullable=True) for item in items if not item.type().is_null()}
+    if len(kinds) > 1:
+        raise ValueError(f"COALESCE takes values of one type, got {', '.join(map(str, kinds))}")
     return ibis.coalesce(*items)
 
 
 # --- Ibis ---------------------------------------------------------------------------------------
 
 
-def _from_ibis(where: Any, total: Total) -> Value:
-    if hasattr(where, "resolve"):
-        where = where.resolve(total.table)
-    elif callable(where) and not isinstance(where, ir.Value):
-        where = where(total.table)
+def _resolved(where: Any, source: ir.Table) -> Any:
+    """The node of an Ibis expression on the source's own columns."""
+    if isinstance(where, Expression):
+        return where.node
+    try:
+        if hasattr(where, "resolve"):
+            where = where.resolve(source)
+        elif callable(where) and not isinstance(where, ir.Value):
+            where = where(source)
+    except (AttributeError, TypeError, IbisError) as error:
+        raise ValueError(f"the filter does not fit the table: {error}") from None
     if not isinstance(where, ir.Value):
         raise ValueError(
             "a filter must be SQL text, an Ibis expression or a function of the table, got "
             f"{type(where).__name__}"
         )
-    return _ibis(where.op(), total)
+    for field in where.op().find(ops.Field):
+        if field.rel != source.op():
+            raise ValueError(
+                f"a filter uses the protected table's own columns, got {field.name!r} of another "
+                "table: write it as text, as a function of the table, or with ibis._"
+            )
+    return where.op()
 
 
 def _ibis(node: Any, total: Total) -> Value:
@@ -234,15 +319,6 @@ def _ibis(node: Any, total: Total) -> Value:
             "columns of the protected table"
         )
     return build(node, total)
-
-
-def _ibis_field(node: Any, total: Total) -> Value:
-    if node.rel != total.table.op():
-        raise ValueError(
-            f"a filter uses the protected table's own columns, got {node.name!r} of another table: "
-            "write it as text, as a function of the table, or with ibis._"
-        )
-    return total.column(node.name)
 
 
 def _ibis_pair(node: Any, total: Total) -> tuple[Value, Value]:
@@ -259,17 +335,17 @@ def _ibis_like(node: Any, total: Total) -> Value:
 
 def _ibis_cast(node: Any, total: Total) -> Value:
     value, target = _ibis(node.arg, total), node.to
-    if target.is_numeric():
+    if target == value.type() or (target.is_integer() and value.type().is_integer()):
+        return value
+    if target.is_float64():
         return total.number(value)
     if target.is_string():
-        return value.cast("string")
-    if target == value.type():
-        return value
-    raise ValueError(f"a filter casts to a number or to text, got {target}")
+        return total.as_text(value)
+    raise ValueError(f"a filter casts to float64 or to text, got {target}")
 
 
 _IBIS: dict[type, Callable[[Any, Total], Value]] = {
-    ops.Field: _ibis_field,
+    ops.Field: lambda n, t: t.column(n.name),
     ops.Literal: lambda n, t: t.literal(n.value),
     ops.And: lambda n, t: t.truth(_ibis(n.left, t)) & t.truth(_ibis(n.right, t)),
     ops.Or: lambda n, t: t.truth(_ibis(n.left, t)) | t.truth(_ibis(n.right, t)),

@@ -263,6 +263,14 @@ class GroupBy(Query):
     def plan(self, facts: Facts) -> Plan:
         """Public keys: every group is released. Private keys: those with enough units."""
         measure = getattr(self.of, "measure", None)
+        for name in ("epsilon", "delta", "where", "confidence"):
+            if getattr(self.of, name, None) is not getattr(self, name) and (
+                getattr(self.of, name, None) != getattr(self, name)
+            ):
+                raise ValueError(
+                    f"the {name} of a group-by must be that of its question: build it with "
+                    "table.group_by(...).query(...)"
+                )
         if self.private_keys:
             if measure is None:
                 raise ValueError("a quantile by group needs public keys: give keys=")

@@ -21,8 +21,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any
 
+import ibis
 import ibis.expr.types as ir
 import numpy as np
 
@@ -34,6 +36,7 @@ from sfumato.core.randomness import Coins
 from sfumato.core.sensitivity import Norm, Sensitivity
 from sfumato.mechanisms.discrete_laplace import DiscreteLaplace
 from sfumato.queries.base import Cell, Plan, Query, check_price
+from sfumato.queries.engine import Value
 from sfumato.queries.facts import Facts
 from sfumato.queries.measures import Measure, UnitCount
 from sfumato.queries.noise import Noise, calibrate
@@ -71,8 +74,8 @@ class PrivateGroups(Plan):
 
     def exact(self, table: ir.Table) -> ir.Table:
         """Every group in the table; which of them exist stays inside."""
-        present = table.filter([table[column].notnull() for column in self.columns])
-        keys = {f"axis_{i}": present[column] for i, column in enumerate(self.columns)}
+        present = table.filter([_nameable(table[column]) for column in self.columns])
+        keys = {f"sfumato_axis_{i}": present[column] for i, column in enumerate(self.columns)}
         keyed = present.mutate(**keys)
         units = UnitCount().aggregates(keyed, self.facts)["n"]
         return keyed.group_by(list(keys)).aggregate(
@@ -101,7 +104,14 @@ class PrivateGroups(Plan):
         )
 
     def _keys(self, row: dict[str, Any]) -> tuple[Any, ...]:
-        return tuple(row[f"axis_{i}"] for i in range(len(self.columns)))
+        return tuple(row[f"sfumato_axis_{i}"] for i in range(len(self.columns)))
+
+
+def _nameable(cell: Value) -> Value:
+    """Known, and a date only if Python can hold it: engines have later ones, and infinite ones."""
+    if cell.type().is_date():
+        return cell.between(ibis.literal(date.min), ibis.literal(date.max)).fill_null(False)
+    return cell.notnull()
 
 
 def _sort_key(value: Any) -> tuple[str, Any]:
@@ -123,10 +133,14 @@ def plan_private_groups(
             "private keys need add-remove or zero-out neighbours, got replace-one: declare the keys"
         )
     names = tuple(facts.column(column) for column in columns)
+    if len(set(names)) != len(names):
+        validation.fail("columns", "different from each other", list(columns))
     for name in names:
         kind = facts.columns[name]
-        if kind.is_floating() or kind.is_decimal() or kind.is_nested():
-            raise ValueError(f"column {name!r} must hold categories, got {kind}")
+        if not (kind.is_string() or kind.is_integer() or kind.is_boolean() or kind.is_date()):
+            raise ValueError(
+                f"column {name!r} must hold text, whole numbers, dates or yes and no, got {kind}"
+            )
     groups = min(facts.rows, facts.groups)
     for_keys = query.epsilon * share
     step = Sensitivity(float(groups), Norm.L1, Neighbours.ADD_REMOVE, facts.unit, _MANY)

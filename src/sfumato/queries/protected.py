@@ -38,7 +38,7 @@ from sfumato.queries.base import Plan, Query
 from sfumato.queries.bounding import bound_groups, bound_rows, secret_key
 from sfumato.queries.engine import engine_name, fetch
 from sfumato.queries.facts import Facts, check_keys
-from sfumato.queries.filters import Where, row_filter
+from sfumato.queries.filters import Where, named_filter, row_filter
 from sfumato.queries.sources import Source, open_source
 
 __all__ = ["DEFAULT_LEDGER", "GroupedBy", "Protected", "protect"]
@@ -118,6 +118,9 @@ def _facts(
             f"max_rows_per_unit must be given with unit={unit!r}: how many of one unit's rows may "
             "count is what the noise is calibrated to, and it is declared, not measured"
         )
+    for name in columns:
+        if name.lower().startswith("sfumato_"):
+            validation.fail("column", "named otherwise (sfumato_... is ours)", name)
     bare = Facts(columns, "row", None, 1, 1, Neighbours.ADD_REMOVE)
     column = None if unit is None else bare.column(unit)
     if column is not None and (columns[column].is_floating() or columns[column].is_nested()):
@@ -128,7 +131,7 @@ def _facts(
     entered = most if groups is None else validation.count("max_groups_per_unit", groups)
     called = unit_name or (column.removesuffix("_id") if column else "") or "record"
     public = {
-        bare.column(key): check_keys(key, bare.type_of(key), tuple(values))
+        bare.column(key): check_keys(key, bare.type_of(key), values)
         for key, values in (domains or {}).items()
     }
     relation = Neighbours.parse(neighbours)
@@ -281,9 +284,12 @@ class Protected:
         )
 
     def _with_filters(self, queries: Sequence[Query]) -> list[Query]:
-        if not self._where:
+        if not self._where and all(query.where is None for query in queries):
             return list(queries)
-        return [replace(q, where=(*self._where, q.where)) for q in queries]  # type: ignore[type-var]
+        return [
+            replace(q, where=named_filter((*self._where, q.where), self._table))  # type: ignore[type-var]
+            for q in queries
+        ]
 
     def _plan(self, queries: Sequence[Query]) -> list[Plan]:
         if not queries:
@@ -294,13 +300,18 @@ class Protected:
         plans = [query.plan(self.facts) for query in queries]
         for query, plan in zip(self._with_filters(queries), plans, strict=True):
             nothing = self._table.limit(0)
-            fetch(plan.exact(_filtered(nothing, query.where)), "checking the question on no rows")
+            fetch(plan.exact(self._filtered(nothing, query)), "checking the question on no rows")
         return plans
 
     def _run(self, query: Query, plan: Plan) -> Any:
         table = self._bounded.table(plan.group_columns)
-        rows = fetch(plan.exact(_filtered(table, query.where)), "answering")
+        rows = fetch(plan.exact(self._filtered(table, query)), "answering")
         return plan.release(rows, self._coins)
+
+    def _filtered(self, table: ir.Table, query: Query) -> ir.Table:
+        if query.where is None:
+            return table
+        return table.filter(row_filter(query.where, table, self._table))
 
     def _one(self, query: Query, key: str) -> Answer:
         return self.ask(query, key=key)[0]
@@ -398,10 +409,6 @@ class Protected:
     ) -> Answer:
         """The category with the largest sum of a column."""
         return self._one(kinds.ArgMax(over, column, lower, upper, keys, winners, **price), key)
-
-
-def _filtered(table: ir.Table, where: Where) -> ir.Table:
-    return table if where is None else table.filter(row_filter(where, table))
 
 
 def _joint(plans: Sequence[Plan]) -> Event:

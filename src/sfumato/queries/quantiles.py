@@ -74,8 +74,10 @@ class QuantilePlan(Plan):
     def exact(self, table: ir.Table) -> ir.Table:
         """The number of rows in each bin between neighbouring candidates, in each cell."""
         number = finite_number(table[self.facts.column(self.column)], self.facts.engine)
-        places = {f"axis_{i}": axis.place(table, self.facts) for i, axis in enumerate(self.axes)}
-        places["bin"] = bin_number(number, self.lower, self.upper, self.bins)
+        places = {
+            f"sfumato_axis_{i}": axis.place(table, self.facts) for i, axis in enumerate(self.axes)
+        }
+        places["sfumato_bin"] = bin_number(number, self.lower, self.upper, self.bins)
         placed = table.mutate(**places)
         inside = placed.filter([placed[name].notnull() for name in places])
         return inside.group_by(list(places)).aggregate(n=inside.count())
@@ -85,9 +87,11 @@ class QuantilePlan(Plan):
         places = list(itertools.product(*(range(len(axis.labels)) for axis in self.axes)))
         counts = {place: np.zeros(self.bins, dtype=np.int64) for place in places}
         for row in rows:
-            place = tuple(axis.position(row[f"axis_{i}"]) for i, axis in enumerate(self.axes))
+            place = tuple(
+                axis.position(row[f"sfumato_axis_{i}"]) for i, axis in enumerate(self.axes)
+            )
             if place in counts:
-                counts[place][int(row["bin"])] = int(row["n"])  # type: ignore[index]
+                counts[place][int(row["sfumato_bin"])] += int(row["n"])  # type: ignore[index]
         return tuple(self._cell(place, counts[place], coins) for place in places)
 
     def _cell(self, place: tuple[int, ...], counts: NDArray[np.int64], coins: Coins) -> Cell:

@@ -26,7 +26,14 @@ import ibis
 import ibis.expr.types as ir
 
 from sfumato.core import validation
-from sfumato.queries.engine import CURATOR, Value, engine_name, quiet
+from sfumato.queries.engine import (
+    CURATOR,
+    Value,
+    built_in,
+    duckdb_types,
+    engine_name,
+    quiet,
+)
 
 __all__ = ["Source", "open_source"]
 
@@ -79,7 +86,26 @@ def open_source(
         found = _from_file(Path(source), name)
     else:
         found = _from_frame(source, name)
-    return replace(found, table=_declared(found.table, types or {}))
+    return replace(found, table=_declared(_without_enums(found.table), types or {}))
+
+
+def _without_enums(table: ir.Table) -> ir.Table:
+    """DuckDB's enumerations as the text they stand for.
+
+    An enumeration that was read off the rows (a frame's categories) is private: DuckDB hashes and
+    sorts its values by their number in it, which another unit's rows can change.
+    """
+    if engine_name(table) != "duckdb":
+        return table
+    changed: dict[str, Value] = {}
+    for column, kind in duckdb_types(table).items():
+        if kind.startswith("ENUM("):
+            changed[column] = built_in("concat", ibis.dtype("string"), table[column]).nullif("")
+        elif "ENUM(" in kind:
+            raise ValueError(
+                f"column {column!r} holds categories inside {kind[:20]}...: make them text"
+            )
+    return table.mutate(**changed) if changed else table
 
 
 def _declared(table: ir.Table, types: Mapping[str, str]) -> ir.Table:
@@ -141,14 +167,19 @@ def _from_file(path: Path, name: str) -> Source:
 
 
 def _read_csv(connection: Any, paths: list[Path]) -> ir.Table:
-    """Every column as text, nothing detected from the rows; a malformed row is passed over."""
-    first = paths[0]
-    delimiter = "\t" if first.name.lower().endswith(".tsv") else ","
-    opened: Any = gzip.open if first.name.lower().endswith(".gz") else open
-    with opened(first, "rt", encoding="utf-8", newline="") as file:
-        header = next(csv.reader(file, delimiter=delimiter), [])
+    """Every column as text, nothing detected from the rows; a malformed row is passed over.
+
+    DuckDB's parallel reader fails on a line break in quotes, and its strict mode on a stray line
+    end: that such a row exists would show. An unclosed quote takes the lines after it with it, so a
+    file must be written by something that closes quotes.
+    """
+    delimiter = "\t" if paths[0].name.lower().endswith(".tsv") else ","
+    header, *others = [_csv_header(path, delimiter) for path in paths]
     if not header or len(set(header)) != len(header) or not all(header):
         validation.fail("source", "a file whose first line names its columns, each once", header)
+    for other in others:
+        if other != header:
+            validation.fail("source", f"files with the same first line, {header}", other)
     return connection.read_csv(
         [str(one) for one in paths],
         auto_detect=False,
@@ -156,10 +187,20 @@ def _read_csv(connection: Any, paths: list[Path]) -> ir.Table:
         delim=delimiter,
         quote='"',
         escape='"',
+        new_line="\\n",
         columns=dict.fromkeys(header, "VARCHAR"),
         ignore_errors=True,
         null_padding=True,
+        parallel=False,
+        strict_mode=False,
     )
+
+
+def _csv_header(path: Path, delimiter: str) -> list[str]:
+    opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
+    # What follows the first line may be in no encoding at all.
+    with opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file:
+        return next(csv.reader(file, delimiter=delimiter), [])
 
 
 def _from_frame(frame: Any, name: str) -> Source:
@@ -180,8 +221,8 @@ def _from_frame(frame: Any, name: str) -> Source:
         )
     validation.name("name (of the data, for the ledger)", name)
     connection = ibis.duckdb.connect()
-    connection.con.register("frame", arrow)
-    with quiet():
+    with _opening(f"{module} frame"):
+        connection.con.register("frame", arrow)
         table = connection.table("frame")
     return Source(table, name, f"{module} frame", lambda: _digest_arrow(arrow))
 
@@ -194,26 +235,51 @@ def _from_pandas(frame: Any) -> Any:
     import pyarrow as pa
 
     columns: dict[str, Any] = {}
-    for label in frame.columns:
-        series = frame[label]
+    names = [str(label) for label in frame.columns]
+    if len(set(names)) != len(names):
+        validation.fail("source", "a frame whose columns have different names", names)
+    for position, name in enumerate(names):
+        series = frame.iloc[:, position]
         if series.dtype.kind == "O":
-            # `value != value` tells what is missing: NaN, NaT.
-            texts = [None if value is None or value != value else str(value) for value in series]
-            columns[str(label)] = pa.array(texts, pa.string())
-        else:
-            columns[str(label)] = pa.Array.from_pandas(series)
+            columns[name] = pa.array([_text(value) for value in series], pa.string())
+            continue
+        try:
+            columns[name] = pa.Array.from_pandas(series)
+        except (pa.ArrowNotImplementedError, pa.ArrowTypeError):  # the type's fault, no row's
+            validation.fail(f"column {name!r}", "of a type that Arrow knows", str(series.dtype))
     return pa.table(columns)
 
 
+def _text(value: Any) -> str | None:
+    """Any object as text, or None where it is missing; fails on none of them."""
+    import pandas as pd
+
+    if (
+        value is None
+        or value is pd.NA
+        or value is pd.NaT
+        or isinstance(value, float)
+        and value != value
+    ):
+        return None
+    try:
+        return str(value).encode("utf-8", "replace").decode()
+    except Exception:
+        return None
+
+
 def _from_url(url: str, table: str, name: str) -> Source:
-    shown = re.sub(r"//[^/@]*@", "//", url)
+    shown = re.sub(r"//[^/]*@", "//", re.sub(r"(?i)(password|token|secret)=[^&]*", r"\1=", url))
     validation.name("table (which one, at the URL)", table)
     with _opening(shown):
         connection: Any = ibis.connect(url)
         if table.lower().endswith(".parquet"):
             found = connection.read_parquet(table)
         elif table.lower().endswith((".csv", ".csv.gz", ".tsv")):
-            found = connection.read_csv(table)
+            if connection.name == "duckdb":
+                found = _read_csv(connection, [Path(table)])
+            else:  # Spark, which would look at the rows to tell the types
+                found = connection.read_csv(table, inferSchema=False, header=True)
         else:
             schema, _, bare = table.rpartition(".")
             found = connection.table(bare, database=schema or None)

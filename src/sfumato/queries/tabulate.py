@@ -96,7 +96,7 @@ def cell_aggregate(
     """The aggregates of the rows of each cell; cells without rows do not appear."""
     if not axes:
         return table.aggregate(**aggregates(table, facts))
-    places = {f"axis_{i}": axis.place(table, facts) for i, axis in enumerate(axes)}
+    places = {f"sfumato_axis_{i}": axis.place(table, facts) for i, axis in enumerate(axes)}
     placed = table.mutate(**places)
     inside = placed.filter([placed[name].notnull() for name in places])
     return inside.group_by(list(places)).aggregate(**aggregates(inside, facts))
@@ -109,10 +109,10 @@ def exact_counts(
     shape = tuple(len(axis.labels) for axis in axes)
     exact = {name: np.zeros(math.prod(shape), dtype=np.int64) for name in names}
     for row in rows:
-        place = [axis.position(row[f"axis_{i}"]) for i, axis in enumerate(axes)]
+        place = [axis.position(row[f"sfumato_axis_{i}"]) for i, axis in enumerate(axes)]
         if None in place:
             continue
         index = int(np.ravel_multi_index(tuple(place), shape)) if shape else 0  # type: ignore[arg-type]
         for name in names:
-            exact[name][index] = int(row[name] or 0)
+            exact[name][index] += int(row[name] or 0)
     return exact

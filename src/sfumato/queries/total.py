@@ -11,7 +11,9 @@ integers that overflow, Spark both and bad casts. The guards here satisfy the st
 - NaN and the infinities are missing;
 - a factor counts as missing unless it is 0 or lies in [1e-150, 1e150], a term unless it is at most
   1e300, so that no product, quotient or sum can leave the doubles;
-- text becomes a number only on engines that can try (DuckDB, Spark).
+- text becomes a number only on engines that can try (DuckDB, Spark);
+- what is compared has one type: an engine that converts a date into a time, or text into a UUID, by
+  itself may fail on a row.
 
 A guard names its operand up to three times, so arithmetic may be nested only so deep.
 """
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import ibis
@@ -33,7 +36,8 @@ __all__ = ["Total", "finite_number"]
 
 _LARGEST = 1.7976931348623157e308
 _WIDE, _TINY, _SUMMABLE = 1e150, 1e-150, 1e300
-_DECIMAL_LIMIT = 10**18
+_DECIMAL_LIMIT, _DECIMAL_PLACES = 10**18, 100
+_DOUBLES_HOLD = 76
 _DEEPEST = 5
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -54,13 +58,11 @@ def finite_number(cell: Value, engine: str) -> Value:
     """
     kind = cell.type()
     if kind.is_boolean():
-        cell = cell.cast("int8")
-        kind = cell.type()
+        return either(cell.isnull(), ibis.null("float64"), either(cell, 1.0, 0.0))
     if kind.is_integer():
         return cell.cast("float64")
     if kind.is_decimal():
-        inside = (cell <= _DECIMAL_LIMIT) & (cell >= -_DECIMAL_LIMIT)
-        return either(inside, cell, ibis.null(kind)).cast("float64")
+        return _finite(_moderate(cell, kind).cast("float64"))
     if kind.is_string() and engine in ("duckdb", "pyspark"):
         return _finite(cell.try_cast("float64"))
     if kind.is_floating():
@@ -69,6 +71,18 @@ def finite_number(cell: Value, engine: str) -> Value:
         f"column {cell.get_name()!r} must be numeric, got {kind}"
         + (": declare what it holds with types={...}" if kind.is_string() else "")
     )
+
+
+def _moderate(cell: Value, kind: Any) -> Value:
+    """A decimal that a double can hold. PostgreSQL's may be as large as 1e400 and as small.
+
+    Where the type says that every value fits, it is left as it is: a constant such as 10^18 need
+    not fit a decimal with many places, and DuckDB would fail on the first row.
+    """
+    if kind.precision is not None and kind.precision <= _DOUBLES_HOLD:
+        return cell
+    inside = (cell <= _DECIMAL_LIMIT) & (cell >= -_DECIMAL_LIMIT)
+    return either(inside, cell.round(_DECIMAL_PLACES), ibis.null(kind))
 
 
 def _finite(cell: Value) -> Value:
@@ -90,8 +104,21 @@ class Total:
         return self.table[column_named(self.table.columns, name)]
 
     def literal(self, value: Any) -> Value:
-        """A constant, which is public."""
-        return ibis.null() if value is None else ibis.literal(value)
+        """A constant, which is public.
+
+        Raises:
+            ValueError: for one that is no finite number, text, date or time.
+        """
+        if value is None:
+            return ibis.null()
+        if isinstance(value, float | int) and not abs(value) <= _LARGEST:
+            validation.fail("number in the filter", "finite", value)
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            value = float(value)
+        try:
+            return ibis.literal(value)
+        except Exception:
+            raise ValueError(f"a filter cannot hold {type(value).__name__} constants") from None
 
     # --- arithmetic ---------------------------------------------------------------------------
 
@@ -155,11 +182,12 @@ class Total:
 
     def compare(self, operator: str, a: Value, b: Value) -> Value:
         """One of = <> < <= > >=; text is read as a number or a date where the other side is one."""
+        if a.type().is_null() or b.type().is_null():
+            return ibis.null("boolean")  # as in SQL: nothing is equal to NULL
         x, y = self._alike(a, b), self._alike(b, a)
-        try:
-            return _COMPARISONS[operator](x, y)
-        except Exception:
-            raise ValueError(f"cannot compare {a.type()} with {b.type()}") from None
+        if not _comparable(x.type(), y.type()):
+            raise ValueError(f"cannot compare {a.type()} with {b.type()}")
+        return _COMPARISONS[operator](x, y)
 
     def between(self, a: Value, low: Value, high: Value) -> Value:
         """Low <= a <= high."""
@@ -169,10 +197,10 @@ class Total:
         """Whether a equals one of the options."""
         if not options:
             return ibis.literal(False)
-        result = self.compare("=", a, options[0])
-        for option in options[1:]:
-            result = result | self.compare("=", a, option)
-        return result
+        found = [self.compare("=", a, option) for option in options]
+        while len(found) > 1:  # in pairs: a long list must not become a deep expression
+            found = [x if y is None else x | y for x, y in zip_longest(found[::2], found[1::2])]
+        return found[0]
 
     def truth(self, a: Value) -> Value:
         """A as a boolean."""
@@ -186,29 +214,57 @@ class Total:
             raise ValueError(f"a text function needs text, got {a.type()}")
         return a
 
+    def as_text(self, a: Value) -> Value:
+        """A number, yes or no, date or text as text. 0 and -0 are the same number."""
+        kind = a.type()
+        if kind.is_floating():
+            return (self.number(a) + 0.0).cast("string")
+        if not (kind.is_numeric() or kind.is_boolean() or kind.is_string() or _is_moment(kind)):
+            raise ValueError(f"a filter cannot read {kind} as text")
+        return a.cast("string")
+
     def _alike(self, a: Value, other: Value) -> Value:
         """``a`` in the form in which it can be compared with ``other`` without failing."""
         mine, theirs = a.type(), other.type()
         if mine.is_floating() or (mine.is_string() and theirs.is_numeric()):
             return self.number(a)
         if mine.is_decimal() or (mine.is_integer() and not theirs.is_integer()):
-            return a if theirs.is_boolean() else self.number(a)
-        if mine.is_string() and theirs.is_temporal():
+            return self.number(a)
+        if theirs.is_temporal() and (mine.is_string() or hasattr(a.op(), "value")):
             return self.moment(a, theirs)
         return a
 
     def moment(self, a: Value, kind: dt.DataType) -> Value:
-        """A constant in quotes as a date or a time."""
+        """A constant as a date or a time."""
         value = getattr(a.op(), "value", None)
-        if not isinstance(value, str):
+        if not isinstance(value, str | datetime.date):
             raise ValueError("a date can be compared with a date in quotes, not with a text column")
+        text = value if isinstance(value, str) else value.isoformat()
         try:
             if kind.is_date():
-                return ibis.literal(datetime.date.fromisoformat(value))
-            moment: Value = ibis.literal(datetime.datetime.fromisoformat(value))
+                return ibis.literal(datetime.date.fromisoformat(text))
+            moment: Value = ibis.literal(datetime.datetime.fromisoformat(text))
             return moment.cast(kind)
         except ValueError:
-            validation.fail("date in the filter", "like 2026-11-15", value)
+            validation.fail("date in the filter", "like 2026-11-15", text)
+
+
+def _comparable(a: dt.DataType, b: dt.DataType) -> bool:
+    """Whether every engine compares these without converting one of them on the way."""
+    if a.is_numeric() or a.is_string() or a.is_boolean():
+        return any(is_one(a) and is_one(b) for is_one in _SCALARS)
+    return _is_moment(a) and a.copy(nullable=True) == b.copy(nullable=True)
+
+
+def _is_moment(kind: dt.DataType) -> bool:
+    return kind.is_date() or kind.is_timestamp()
+
+
+_SCALARS: tuple[Callable[[dt.DataType], bool], ...] = (
+    lambda kind: kind.is_numeric(),
+    lambda kind: kind.is_string(),
+    lambda kind: kind.is_boolean(),
+)
 
 
 def column_named(columns: Sequence[str], name: str) -> str:
