@@ -1,16 +1,20 @@
 """The ledger beside a bare INSERT, in one run: throughput and latency, 1 and 16 processes.
 
-    python benchmarks/ledger.py [--seconds 4]
+    python benchmarks/ledger.py [--seconds 2] [--rounds 5]
 
 A release is two durable transactions (reserve, then commit the answer), so the yardstick is two
 transactions of the bare driver on the same database with the same durability, each inserting one
 row as wide as an entry into a table with the same keys and nothing else. A third yardstick adds
 what any shared exact budget needs: locking and updating one row that all processes share.
+
+Rounds alternate between them, and medians over the rounds are shown; ratios are taken within a
+round, so that a machine that is busy with something else slows both sides.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import shutil
 import sqlite3
@@ -44,10 +48,12 @@ class SqliteBare:
         self._connection.execute("PRAGMA synchronous=FULL")
 
     def prepare(self) -> None:
+        """Makes the tables."""
         for statement in (TABLE.format("bare"), COUNTER, "INSERT INTO counter VALUES ('all', 0)"):
             self._connection.execute(statement)
 
     def insert(self, sequence: int, locked: bool) -> None:
+        """One transaction."""
         run = self._connection.execute
         run("BEGIN IMMEDIATE")
         if locked:
@@ -68,11 +74,13 @@ class PostgresqlBare:
         self._connection = psycopg.connect(uri)
 
     def prepare(self) -> None:
+        """Makes the tables."""
         for statement in (TABLE.format("bare"), COUNTER, "INSERT INTO counter VALUES ('all', 0)"):
             self._connection.execute(statement)
         self._connection.commit()
 
     def insert(self, sequence: int, locked: bool) -> None:
+        """One transaction."""
         run = self._connection.execute
         if locked:
             run("SELECT spent FROM counter WHERE name = 'all' FOR UPDATE").fetchone()
@@ -127,11 +135,31 @@ def _child(
     os._exit(0)
 
 
-def cells(latencies: list[float], seconds: float) -> tuple[float, str]:
-    """Rate, and rate with median and 99th percentile as text."""
-    rate = len(latencies) / seconds
-    cuts = statistics.quantiles(latencies, n=100)
-    return rate, f"{rate:,.0f} | {cuts[49] * 1e3:.2f} | {cuts[98] * 1e3:.1f}"
+def table_rows(
+    database: str,
+    processes: int,
+    calls: dict[str, Callable[[int], Callable[[], None]]],
+    seconds: float,
+    rounds: int,
+) -> Iterator[str]:
+    """Rounds in which each kind of call is measured in turn, as lines of a table."""
+    rates: dict[str, list[float]] = {what: [] for what in calls}
+    latencies: dict[str, list[float]] = {what: [] for what in calls}
+    for _ in range(rounds):
+        for what, make in calls.items():
+            found = measure(make, processes, seconds)
+            rates[what].append(len(found) / seconds)
+            latencies[what] += found
+    yardsticks = list(calls)[:2]
+    for what in calls:
+        cuts = statistics.quantiles(latencies[what], n=100)
+        cells = [database, str(processes), what, f"{statistics.median(rates[what]):,.0f}"]
+        cells += [f"{cuts[49] * 1e3:.2f}", f"{cuts[98] * 1e3:.1f}"]
+        for yardstick in yardsticks:
+            pairs = zip(rates[what], rates[yardstick], strict=True)
+            ratio = statistics.median(2 * ours / bare for ours, bare in pairs)
+            cells.append("" if what in yardsticks else f"{ratio:.2f}")
+        yield f"| {' | '.join(cells)} |"
 
 
 def databases(folder: Path) -> Iterator[tuple[str, str, Callable[[], SqliteBare | PostgresqlBare]]]:
@@ -148,10 +176,10 @@ def databases(folder: Path) -> Iterator[tuple[str, str, Callable[[], SqliteBare 
 
 
 def bare_calls(
-    connect: Callable[[], SqliteBare | PostgresqlBare], locked: bool, start: int
+    connect: Callable[[], SqliteBare | PostgresqlBare], locked: bool
 ) -> Callable[[int], Callable[[], None]]:
     def make(_: int) -> Callable[[], None]:
-        bare, counter = connect(), iter(range(start, 10**9))
+        bare, counter = connect(), itertools.count(time.monotonic_ns())
         return lambda: bare.insert(next(counter), locked)
 
     return make
@@ -173,8 +201,9 @@ def ledger_calls(url: str, shared: bool) -> Callable[[int], Callable[[], None]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=4.0)
-    seconds = parser.parse_args().seconds
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--rounds", type=int, default=5)
+    chosen = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="bench"))
     print(
         "| database | processes | what | per second | p50 ms | p99 ms | of two bare transactions "
@@ -185,19 +214,15 @@ def main() -> None:
         connect().prepare()
         Ledger(url).create("shared", Budget(1e5, 1e-6))
         for processes in (1, 16):
-            rows = [
-                ("bare INSERT", bare_calls(connect, False, 0)),
-                ("INSERT and a shared row", bare_calls(connect, True, 10**8)),
-                ("release, one dataset", ledger_calls(url, True)),
-            ]
+            calls = {
+                "bare INSERT": bare_calls(connect, False),
+                "INSERT and a shared row": bare_calls(connect, True),
+                "release, one dataset": ledger_calls(url, True),
+            }
             if processes > 1:
-                rows.append(("release, a dataset each", ledger_calls(url, False)))
-            rates: list[float] = []
-            for what, make in rows:
-                rate, text = cells(measure(make, processes, seconds), seconds)
-                rates.append(rate)
-                ratios = ["", ""] if len(rates) < 3 else [f"{2 * rate / r:.2f}" for r in rates[:2]]
-                print(f"| {database} | {processes} | {what} | {text} | {' | '.join(ratios)} |")
+                calls["release, a dataset each"] = ledger_calls(url, False)
+            for row in table_rows(database, processes, calls, chosen.seconds, chosen.rounds):
+                print(row, flush=True)
     shutil.rmtree(folder, ignore_errors=True)
 
 

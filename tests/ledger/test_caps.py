@@ -80,6 +80,12 @@ def test_a_closed_dataset_is_for_those_with_a_cap(ledger, clock):
     assert ledger.verify("census").ok
 
 
+def test_a_closed_dataset_stays_closed_to_a_process_that_knows_it(ledger):
+    ledger.create("census", Budget(1.0), closed=True)
+    ledger.identify("census", "f", "people.csv")
+    assert refused(ledger, analyst="ann", by="is closed")
+
+
 def test_a_period_starts_and_ends(census, clock):
     start = clock() + timedelta(days=1)
     census.allot(

@@ -198,6 +198,7 @@ def test_an_opaque_release_charges_its_epsilon_and_its_delta():
     sampled = cost(PoissonSampledEvent(EpsilonDeltaEvent(0.3, 4e-7), 0.5), gate)
     assert sampled.orders[0] < opaque.orders[0]
     assert sampled.slack == 2 * 10**11
+    assert cost(repeat(EpsilonDeltaEvent(0.3, 1e-7), 5), gate).slack == 5 * 10**11
 
 
 def test_charges_are_the_accountants_vectors_rounded_up():

@@ -30,6 +30,33 @@ def test_the_file_is_its_owners_alone_and_durable(sqlite_url, sqlite_ledger):
         assert transaction.first(text("PRAGMA synchronous"), {}) == (2,)  # FULL
 
 
+def test_a_server_set_to_forget_is_told_to_remember(postgresql_url):
+    careless = "%20-csynchronous_commit%3Doff%20-cdefault_transaction_isolation%3Dserializable"
+    ledger = Ledger(postgresql_url + careless)
+    with ledger._database.writing() as transaction:
+        assert transaction.first(text("SHOW synchronous_commit"), {}) == ("on",)
+        assert transaction.first(text("SHOW transaction_isolation"), {}) == ("read committed",)
+    ledger.close()
+
+
+def test_connections_that_the_server_cut_are_replaced(postgresql_url):
+    ledger, other = Ledger(postgresql_url), Ledger(postgresql_url)
+    ledger.create("census", Budget(1.0))
+    with ledger.spend("census", LaplaceEvent(4.0)):
+        pass
+    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+    with other._database.writing() as transaction:
+        transaction.all(text(cut + " AND backend_type = 'client backend'"), {})
+    with pytest.raises(LedgerError, match=r"cannot be reached|terminating"):
+        ledger.spend("census", LaplaceEvent(4.0))
+    with ledger.spend("census", LaplaceEvent(4.0)):
+        pass
+    assert ledger.status("census").left == 0.5
+    assert ledger.verify("census").ok
+    ledger.close()
+    other.close()
+
+
 @pytest.mark.parametrize(
     ("place", "word"),
     [

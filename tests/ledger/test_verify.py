@@ -211,23 +211,24 @@ def change_question(sequence, kind, data):
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "word"),
     [
-        lower_charge,
-        forget_cap,
-        raise_limits,
-        refund_all,
-        cheapen_plan,
-        end_another,
-        change_question,
+        (lower_charge, "less than its cost"),
+        (forget_cap, "not counted for the caps"),
+        (raise_limits, "limits above those of its budget"),
+        (refund_all, "gives back more"),
+        (cheapen_plan, "for a plan that costs"),
+        (end_another, "which is not open"),
+        (change_question, "digest of another request"),
     ],
 )
-def test_rewriting_with_new_hashes_still_breaks_the_rules(sqlite_url, sqlite_ledger, change):
+def test_rewriting_with_new_hashes_still_breaks_the_rules(sqlite_url, sqlite_ledger, change, word):
     fill(sqlite_ledger)
     rewrite(sqlite_url.removeprefix("sqlite:///"), change)
     sqlite_ledger.close()
     (problem, *_) = sqlite_ledger.verify("census").problems
     assert problem.startswith("entry ")
+    assert word in problem
 
 
 def test_only_a_kept_head_shows_a_consistent_rewrite(sqlite_url, sqlite_ledger):

@@ -209,10 +209,21 @@ def _postgresql(place: Place) -> Engine:
     def set_up(connection: Any, _: object) -> None:
         with connection.cursor() as cursor:
             cursor.execute(f"SET lock_timeout = {milliseconds}")
+            for statement in _SESSION:
+                cursor.execute(statement)
         connection.commit()
 
     event.listen(engine, "connect", set_up)
     return engine
+
+
+_SESSION = (
+    # Whatever the server's defaults: waiting for a row gives its newest version, not an error ...
+    "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    # ... and a commit that returned is on disk.
+    "SELECT set_config('synchronous_commit', 'on', false) "
+    "WHERE current_setting('synchronous_commit') = 'off'",
+)
 
 
 def _dispose(engine: Engine, owner: int) -> None:
@@ -224,6 +235,7 @@ def _dispose(engine: Engine, owner: int) -> None:
 def _set_up_sqlite(connection: Any, _: object) -> None:
     connection.isolation_level = None  # we say BEGIN ourselves, see below
     connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA fullfsync=1")  # on macOS the disk itself, not its cache
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -29,8 +29,9 @@ L = ln(P/Q) at the transcript. (epsilon, delta)-DP is E_P[(1 - e^(epsilon - L))_
    along. Which ones is written in the transcript. Split the expectation by the first that does.
 3. *Order alpha fits at the end.* Then the transcript is that of another process: one that stops
    before alpha would overflow. Its Rényi divergence of order alpha is at most B, however adaptively
-   the releases were chosen (Feldman and Zrnic, arXiv:2008.11193, theorem 3.1; Lécuyer,
-   arXiv:2103.01379, theorem 1), so its whole expectation is at most delta'/m, hence this part is.
+   the releases were chosen (fully adaptive composition: Feldman and Zrnic, arXiv:2008.11193;
+   Lécuyer, arXiv:2103.01379; interleaved as they may be: Haney et al., arXiv:2309.05901), so its
+   whole expectation is at most delta'/m, hence this part is.
 4. *Infinity fits at the end.* The same process, stopped before the epsilons exceed epsilon, has
    L <= epsilon always: this part is 0.
 

@@ -310,6 +310,10 @@ class Ledger:
         with self._book.reading(name) as (transaction, _):
             return store.read_entries(transaction, name)
 
+    def readings(self, name: str) -> list[report.Reading]:
+        """The odometer after every entry that moved it, oldest first."""
+        return report.readings(self.terms(name), self.history(name))
+
     def head(self, name: str) -> Head:
         """The last entry's number and hash: keep it elsewhere, and verify against it later."""
         with self._book.reading(name) as (_, state):

@@ -113,6 +113,7 @@ _MEANINGS = [
     ),
     (
         "connection",
-        "the server of {ledger} cannot be reached: check host, port, database and user",
+        "the server of {ledger} cannot be reached: check host, port, database and user. A request "
+        "that was cut off may have been charged; look at the status",
     ),
 ]

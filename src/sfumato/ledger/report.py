@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sfumato.accounting.account import account
@@ -16,6 +17,7 @@ from sfumato.core.events import (
 from sfumato.core.guarantee import Guarantee
 from sfumato.ledger import amounts
 from sfumato.ledger.amounts import Vector
+from sfumato.ledger.budget import Budget
 from sfumato.ledger.entries import Entry
 from sfumato.ledger.errors import BudgetExceeded
 from sfumato.ledger.gate import Gate
@@ -24,7 +26,37 @@ from sfumato.ledger.state import Held, Scope, State
 from sfumato.ledger.status import OpenReservation, Preview, PreviewedEvent, ScopeStatus, Status
 from sfumato.ledger.terms import Terms
 
-__all__ = ["charged_events", "preview", "status"]
+__all__ = ["Reading", "charged_events", "preview", "readings", "status"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The odometer after one entry that moved it."""
+
+    sequence: int
+    at: str
+    analyst: str
+    kind: str
+    label: str
+    reading: float
+
+
+def readings(terms: Terms, entries: Iterable[Entry]) -> list[Reading]:
+    """The odometer after every reservation, plan and refund."""
+    state, found, whose = State.start(terms), list[Reading](), dict[int, tuple[str, str]]()
+    for entry in entries:
+        data = entry.data
+        state.advance(entry.sequence, entry.kind, data, entry.hash)
+        if entry.kind in ("reserve", "plan"):
+            whose[entry.sequence] = data["analyst"], data["label"]
+        elif entry.kind == "refund":
+            whose[entry.sequence] = whose[data["reserve"]]
+        else:
+            continue
+        analyst, label = whose[entry.sequence]
+        reading = terms.gate.reading(state.spent)
+        found.append(Reading(entry.sequence, data["at"], analyst, entry.kind, label, reading))
+    return found
 
 
 def preview(state: State, events: Sequence[Event], analyst: str, at: str) -> Preview:
@@ -75,9 +107,8 @@ def status(state: State, entries: Iterable[Entry], analyst: str, at: str, declar
     scopes = state.scopes(analyst, at)
     return Status(
         state.terms,
-        state.terms.gate.reading(state.spent),
+        _scope_status("the dataset", state.terms.budget, state.terms.gate, state.spent),
         min(scope.gate.left(scope.spent) for scope in scopes),
-        amounts.as_delta(max(0, state.terms.gate.slack - state.spent.slack)),
         tuple(_cap_status(held, at) for _, held in sorted(state.caps.items())),
         tuple(_open(entries)),
         state.sequence,
@@ -89,17 +120,15 @@ def status(state: State, entries: Iterable[Entry], analyst: str, at: str, declar
 
 
 def _cap_status(held: Held, at: str) -> ScopeStatus:
-    cap, gate = held.cap, held.cap.gate
+    cap = held.cap
     active = (cap.starts is None or cap.starts <= at) and (cap.ends is None or at < cap.ends)
-    return ScopeStatus(
-        cap.describe(),
-        cap.budget,
-        gate.reading(held.spent),
-        gate.left(held.spent),
-        amounts.as_delta(max(0, gate.slack - held.spent.slack)),
-        cap.analyst,
-        active,
-    )
+    found = _scope_status(cap.describe(), cap.budget, cap.gate, held.spent)
+    return replace(found, analyst=cap.analyst, active=active)
+
+
+def _scope_status(name: str, budget: Budget, gate: Gate, spent: Vector) -> ScopeStatus:
+    opaque_left = amounts.as_delta(max(0, gate.slack - spent.slack))
+    return ScopeStatus(name, budget, gate.reading(spent), gate.left(spent), opaque_left)
 
 
 def _open(entries: Sequence[Entry]) -> list[OpenReservation]:

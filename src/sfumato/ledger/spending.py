@@ -23,6 +23,7 @@ from sfumato.ledger.charges import charge, require_unit
 from sfumato.ledger.entries import canonical, digest
 from sfumato.ledger.errors import BudgetExceeded, LedgerError
 from sfumato.ledger.state import Scope, State
+from sfumato.ledger.status import shown_down
 from sfumato.ledger.terms import Terms
 from sfumato.ledger.transaction import Transaction
 
@@ -121,7 +122,7 @@ def reserve_quickly(book: Book, name: str, request: Request) -> Spending | None:
     entry = book.quickly(name, "reserve", payload_for)
     if entry is None:
         return None
-    ((cost, scopes),) = before
+    cost, scopes = before[-1]
     return Spending(book, request, name, entry.sequence, scopes, cost)
 
 
@@ -134,7 +135,7 @@ def refuse_unless_it_fits(dataset: str, scopes: list[Scope], cost: Vector) -> No
             reason = _reason(scope, after, cost)
             raise BudgetExceeded(
                 f"refused by {scope.name} of {dataset!r}: {reason}. Nothing was spent; a pure "
-                f"release of epsilon {_down(left)} would pass",
+                f"release of epsilon {shown_down(left)} would pass",
                 dataset,
                 scope.name,
                 left,
@@ -154,12 +155,6 @@ def _reason(scope: Scope, after: Vector, cost: Vector) -> str:
     if reading == float("inf"):
         return "noise of this kind needs a delta, and the budget has none left for it"
     return f"it would read epsilon {round_up(reading):g}, and the cap is {cap}"
-
-
-def _down(value: float) -> str:
-    """Four digits, never above the value."""
-    text = f"{value:.4g}"
-    return text if float(text) <= value else f"{value - 10 ** (len(str(int(value))) - 5):.4g}"
 
 
 class Spending:

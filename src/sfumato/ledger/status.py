@@ -11,7 +11,7 @@ from sfumato.core.guarantee import Guarantee, round_up
 from sfumato.ledger.budget import Budget
 from sfumato.ledger.terms import Terms
 
-__all__ = ["OpenReservation", "Preview", "PreviewedEvent", "ScopeStatus", "Status"]
+__all__ = ["OpenReservation", "Preview", "PreviewedEvent", "ScopeStatus", "Status", "shown_down"]
 
 READING = "an odometer reading; the guarantee is the cap"
 DECLARED = "if all of it had been declared in advance"
@@ -80,9 +80,8 @@ class Status:
 
     Attributes:
         terms: the cap, unit and relation: the guarantee.
-        reading: the odometer: what was spent so far converts to. Not a guarantee by itself.
+        own: the dataset's own limit, with the odometer's reading: not a guarantee by itself.
         left: the largest epsilon of a pure release that would pass, for the analyst asked about.
-        opaque_left: what is left of delta for opaque releases.
         caps: the caps, of the analyst asked about and everyone's, or all of them.
         open: reservations without an end.
         entries: how many entries the chain has; ``releases`` how many reservations.
@@ -92,9 +91,8 @@ class Status:
     """
 
     terms: Terms
-    reading: float
+    own: ScopeStatus
     left: float
-    opaque_left: float
     caps: tuple[ScopeStatus, ...] = ()
     open: tuple[OpenReservation, ...] = ()
     entries: int = 0
@@ -112,6 +110,16 @@ class Status:
     def budget(self) -> Budget:
         """The dataset's cap."""
         return self.terms.budget
+
+    @property
+    def reading(self) -> float:
+        """The odometer: what was spent so far converts to."""
+        return self.own.reading
+
+    @property
+    def opaque_left(self) -> float:
+        """What is left of delta for opaque releases."""
+        return self.own.opaque_left
 
     @property
     def guarantee(self) -> Guarantee:
@@ -144,11 +152,11 @@ class Status:
         lines = [
             f"{self.dataset}: {self.guarantee}",
             f"  reading {_shown(self.reading)} ({READING})",
-            f"  left {_down(self.left)} for pure releases",
+            f"  left {shown_down(self.left)} for pure releases",
         ]
         lines += [
             f"  {cap.name}: cap {cap.budget.epsilon:g}, reading {_shown(cap.reading)}, "
-            f"left {_down(cap.left)}"
+            f"left {shown_down(cap.left)}"
             for cap in self.caps
             if cap.active
         ]
@@ -159,8 +167,13 @@ class Status:
         return "\n".join(lines)
 
 
-def _down(value: float) -> str:
-    return f"{math.floor(value * 1e6) / 1e6:.6g}"
+def shown_down(value: float, digits: int = 4) -> str:
+    """So many significant digits, never above the value: what is shown as left is left."""
+    text = f"{value:.{digits}g}"
+    if float(text) > value:
+        step = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+        text = f"{float(text) - step:.{digits}g}"
+    return text
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,10 @@ def _compiled(statement: Executable, database: str) -> tuple[str, dict[str, Any]
     return str(compiled), {k: v for k, v in compiled.params.items() if v is not None}
 
 
+_PAUSE = 2e-3
+"""Seconds between two looks at a locked file, on average."""
+
+
 class Transaction(ABC):
     """One transaction on one pooled connection: :meth:`begin`, then ``commit`` or ``abandon``."""
 
@@ -96,7 +100,7 @@ class SqliteTransaction(Transaction):
             self._cursor.execute("BEGIN")
             return
         self._cursor.execute("PRAGMA busy_timeout=0")
-        give_up, pause = time.monotonic() + self._timeout, 2e-4
+        give_up = time.monotonic() + self._timeout
         while True:
             try:
                 self._cursor.execute("BEGIN IMMEDIATE")
@@ -104,8 +108,7 @@ class SqliteTransaction(Transaction):
             except sqlite3.OperationalError as error:
                 if "locked" not in str(error) or time.monotonic() > give_up:
                     raise
-            time.sleep(random.uniform(0.5, 1.5) * pause)
-            pause = min(1.3 * pause, 5e-3)
+            time.sleep(random.uniform(0.5, 1.5) * _PAUSE)
 
     def commit(self) -> None:
         """Waits for the disk."""

@@ -185,7 +185,7 @@ class Answer:
             key_names=names,
             unit_of_value=data["of"],
             confidence=data["confidence"],
-            guarantee=Guarantee.from_dict(data),
+            guarantee=Guarantee.from_dict({**data, "note": ""}),  # the note is the answer's own
             left=data["left"],
             budget=data["budget"],
             note=data["note"],

@@ -90,7 +90,7 @@ def _bound_in_duckdb(table: ir.Table, unit: str, rows: int, key: int) -> ir.Tabl
         candidates = _first_rows(hashed, unit, rows)
     else:
         order: Value = hashed[_ORDER]
-        small = hashed.filter(order < int(share * 2**64))
+        small = hashed.filter(order < ibis.literal(int(share * 2**64), type="uint64"))
         tried = _first_rows(small, unit, rows)
         full = _units_with(tried, unit, lambda count: count >= rows)
         rest = _first_rows(hashed.anti_join(full, unit), unit, rows)

@@ -10,13 +10,14 @@ import inspect
 import logging
 import secrets
 import warnings
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import ibis
 import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 
+_Result = TypeVar("_Result")
 Value = Any
 """An Ibis value. Ibis's own types know too little of what a column can do for a checker to help."""
 
@@ -87,8 +88,7 @@ def fetch(table: ir.Table, doing: str) -> list[dict[str, Any]]:
     Raises:
         SourceError: if the engine fails, in the same words whatever it holds.
     """
-    with _private(doing):
-        return table.to_pyarrow().to_pylist()
+    return _privately(doing, lambda: table.to_pyarrow().to_pylist())
 
 
 def materialise(table: ir.Table, doing: str) -> ir.Table:
@@ -98,7 +98,8 @@ def materialise(table: ir.Table, doing: str) -> ir.Table:
     """
     backend: Any = table.get_backend()
     name = f"sfumato_{secrets.token_hex(8)}"
-    with _private(doing):
+
+    def make() -> ir.Table:
         if engine_name(table) == "pyspark":
             frame = backend._session.sql(backend.compile(table)).cache()
             frame.count()  # Spark caches when first read
@@ -108,6 +109,8 @@ def materialise(table: ir.Table, doing: str) -> ir.Table:
             query = backend.compile(table)
             _execute(backend, f'CREATE TEMPORARY TABLE "{name}" AS {query}')
         return backend.table(name)
+
+    return _privately(doing, make)
 
 
 def _execute(backend: Any, statement: str) -> None:
@@ -130,15 +133,17 @@ def quiet() -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def _private(doing: str) -> Iterator[None]:
-    """Engine errors become one uniform error; the engine's words go to the curator's log."""
+def _privately(doing: str, work: Callable[[], _Result]) -> _Result:
+    """Engine errors become one uniform error; the engine's words go to the curator's log.
+
+    The uniform error is raised after the engine's has been dealt with, so it does not carry it.
+    """
     try:
         with quiet():
-            yield
+            return work()
     except Exception as error:
         CURATOR.error("%s: %s", doing, error)
-        raise SourceError(
-            f"the data source failed while {doing}; its own message, which may quote data, is in "
-            "the log 'sfumato.curator'"
-        ) from None
+    raise SourceError(
+        f"the data source failed while {doing}; its own message, which may quote data, is in "
+        "the log 'sfumato.curator'"
+    )

@@ -140,7 +140,7 @@ def _sql(node: Any, total: Total) -> Value:
     if isinstance(node, exp.Query | exp.Subquery | exp.Exists) or node.args.get("query"):
         raise ValueError(f"a filter may not contain a subquery: {node.sql()}")
     build = _SQL.get(type(node))
-    if build is None:
+    if build is None or any(value for name, value in node.args.items() if name not in _UNDERSTOOD):
         raise ValueError(
             f"a filter may not contain {node.sql()!r} ({type(node).__name__.lower()}): use "
             "comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL, arithmetic, ABS, LOWER, UPPER, "
@@ -187,16 +187,7 @@ def _sql_negative(node: Any, total: Total) -> Value:
     return total.negate(value)
 
 
-def _sql_between(node: Any, total: Total) -> Value:
-    if node.args.get("symmetric"):
-        raise ValueError(f"BETWEEN takes the lower end first, got {node.sql()!r}")
-    low, high = _sql(node.args["low"], total), _sql(node.args["high"], total)
-    return total.between(_sql(node.this, total), low, high)
-
-
 def _sql_in(node: Any, total: Total) -> Value:
-    if node.args.get("unnest") or node.args.get("field"):
-        raise ValueError(f"IN takes a list of constants in parentheses, got {node.sql()!r}")
     return total.member(_sql(node.this, total), [_sql(item, total) for item in node.expressions])
 
 
@@ -204,7 +195,8 @@ def _sql_like(node: Any, total: Total) -> Value:
     pattern = node.expression
     if not isinstance(pattern, exp.Literal) or not pattern.is_string:
         raise ValueError(f"LIKE takes a pattern in quotes, got {node.sql()!r}")
-    return _like(total.text(_sql(node.this, total)), pattern.this, isinstance(node, exp.ILike))
+    found = _like(total.text(_sql(node.this, total)), pattern.this, isinstance(node, exp.ILike))
+    return ~found if node.args.get("negate") else found
 
 
 def _like(value: Value, pattern: str, any_case: bool) -> Value:
@@ -226,6 +218,10 @@ def _sql_cast(node: Any, total: Total) -> Value:
     raise ValueError(f"a filter casts to DOUBLE or VARCHAR, got {node.sql()!r}")
 
 
+_UNDERSTOOD = {
+    *("this", "expression", "expressions", "low", "high", "table"),  # of the node's own builder
+    *("is_string", "negate", "to", "_type", "safe", "typed"),
+}
 _MOMENTS = {exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ}
 
 _SQL: dict[type, Callable[[Any, Total], Value]] = {
@@ -243,7 +239,9 @@ _SQL: dict[type, Callable[[Any, Total], Value]] = {
     exp.LTE: lambda n, t: t.compare("<=", *_sql_pair(n, t)),
     exp.GT: lambda n, t: t.compare(">", *_sql_pair(n, t)),
     exp.GTE: lambda n, t: t.compare(">=", *_sql_pair(n, t)),
-    exp.Between: _sql_between,
+    exp.Between: lambda n, t: t.between(
+        _sql(n.this, t), _sql(n.args["low"], t), _sql(n.args["high"], t)
+    ),
     exp.In: _sql_in,
     exp.Is: _sql_is,
     exp.Like: _sql_like,

@@ -181,7 +181,7 @@ class BoundedSum(_Bounded):
 
     def aggregates(self, table: ir.Table, facts: Facts) -> dict[str, Value]:
         """The sum of whole numbers."""
-        return {"s": self.grid.encode(self._number(table, facts)).sum()}
+        return {"s": self.grid.encode(self._number(table, facts)).sum().fill_null(0)}
 
     def finish(self, parts: Mapping[str, int], errors: Mapping[str, float]) -> Interval:
         """In the column's own scale."""
@@ -214,7 +214,7 @@ class BoundedMean(_Bounded):
     def aggregates(self, table: ir.Table, facts: Facts) -> dict[str, Value]:
         """The number of values and the sum of what they are above the middle."""
         whole = self.grid.encode(self._number(table, facts))
-        return {"n": whole.count(), "s": whole.sum()}
+        return {"n": whole.count(), "s": whole.sum().fill_null(0)}
 
     def finish(self, parts: Mapping[str, int], errors: Mapping[str, float]) -> Interval:
         """Middle + s / n, clamped; the whole range where the count is lost in the noise."""
@@ -252,7 +252,7 @@ class BoundedVariance(_Bounded):
         """Count, sum and sum of squares about the middle."""
         number = self._number(table, facts)
         whole, square = self.grid.encode(number), self.grid.encode_square(number)
-        return {"n": whole.count(), "s": whole.sum(), "q": square.sum()}
+        return {"n": whole.count(), "s": whole.sum().fill_null(0), "q": square.sum().fill_null(0)}
 
     def finish(self, parts: Mapping[str, int], errors: Mapping[str, float]) -> Interval:
         """q/n - (s/n)^2, clamped to what bounded values can have."""

@@ -31,6 +31,7 @@ from sfumato.queries.engine import (
     Value,
     built_in,
     duckdb_types,
+    either,
     engine_name,
     quiet,
 )
@@ -99,8 +100,9 @@ def _without_enums(table: ir.Table) -> ir.Table:
         return table
     changed: dict[str, Value] = {}
     for column, kind in duckdb_types(table).items():
-        if kind.startswith("ENUM("):
-            changed[column] = built_in("concat", ibis.dtype("string"), table[column]).nullif("")
+        if kind.startswith("ENUM(") and kind.endswith(")"):
+            text = built_in("concat", ibis.dtype("string"), table[column])
+            changed[column] = either(table[column].isnull(), ibis.null("string"), text)
         elif "ENUM(" in kind:
             raise ValueError(
                 f"column {column!r} holds categories inside {kind[:20]}...: make them text"
@@ -157,11 +159,11 @@ def _from_file(path: Path, name: str) -> Source:
     if not paths or not all(one.is_file() for one in paths):
         raise ValueError(f"source must be a file that exists, got {str(path)!r}")
     connection = ibis.duckdb.connect()
-    with _opening(str(path)):
-        if lowered.endswith(".parquet"):
+    if lowered.endswith(".parquet"):
+        with _opening(str(path)):
             table = connection.read_parquet([str(one) for one in paths])
-        else:
-            table = _read_csv(connection, paths)
+    else:
+        table = _read_csv(connection, paths)
     stem = re.sub(r"\.(parquet|csv|csv\.gz|tsv)$", "", path.name, flags=re.IGNORECASE)
     return Source(table, name or stem, str(path), lambda: _digest_files(paths))
 
@@ -170,8 +172,9 @@ def _read_csv(connection: Any, paths: list[Path]) -> ir.Table:
     """Every column as text, nothing detected from the rows; a malformed row is passed over.
 
     DuckDB's parallel reader fails on a line break in quotes, and its strict mode on a stray line
-    end: that such a row exists would show. An unclosed quote takes the lines after it with it, so a
-    file must be written by something that closes quotes.
+    end: that such a row exists would show. One of its optimisers makes the reader convert text, and
+    then passes over the rows that it cannot convert. An unclosed quote takes the lines after it
+    with it, so a file must be written by something that closes quotes.
     """
     delimiter = "\t" if paths[0].name.lower().endswith(".tsv") else ","
     header, *others = [_csv_header(path, delimiter) for path in paths]
@@ -180,26 +183,33 @@ def _read_csv(connection: Any, paths: list[Path]) -> ir.Table:
     for other in others:
         if other != header:
             validation.fail("source", f"files with the same first line, {header}", other)
-    return connection.read_csv(
-        [str(one) for one in paths],
-        auto_detect=False,
-        header=True,
-        delim=delimiter,
-        quote='"',
-        escape='"',
-        new_line="\\n",
-        columns=dict.fromkeys(header, "VARCHAR"),
-        ignore_errors=True,
-        null_padding=True,
-        parallel=False,
-        strict_mode=False,
-    )
+    with _opening(str(paths[0])):
+        optimisers = connection.raw_sql("SELECT name FROM duckdb_optimizers()").fetchall()
+        if ("type_pushdown",) in optimisers:
+            connection.raw_sql("SET disabled_optimizers = 'type_pushdown'")
+        return connection.read_csv(
+            [str(one) for one in paths],
+            auto_detect=False,
+            header=True,
+            delim=delimiter,
+            quote='"',
+            escape='"',
+            new_line="\\n",
+            columns=dict.fromkeys(header, "VARCHAR"),
+            ignore_errors=True,
+            null_padding=True,
+            parallel=False,
+            strict_mode=False,
+        )
 
 
 def _csv_header(path: Path, delimiter: str) -> list[str]:
     opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
     # What follows the first line may be in no encoding at all.
-    with opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file:
+    with (
+        _opening(str(path)),
+        opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file,
+    ):
         return next(csv.reader(file, delimiter=delimiter), [])
 
 
@@ -254,13 +264,8 @@ def _text(value: Any) -> str | None:
     """Any object as text, or None where it is missing; fails on none of them."""
     import pandas as pd
 
-    if (
-        value is None
-        or value is pd.NA
-        or value is pd.NaT
-        or isinstance(value, float)
-        and value != value
-    ):
+    missing = value is None or value is pd.NA or value is pd.NaT
+    if missing or (isinstance(value, float) and value != value):
         return None
     try:
         return str(value).encode("utf-8", "replace").decode()
@@ -269,7 +274,7 @@ def _text(value: Any) -> str | None:
 
 
 def _from_url(url: str, table: str, name: str) -> Source:
-    shown = re.sub(r"//[^/]*@", "//", re.sub(r"(?i)(password|token|secret)=[^&]*", r"\1=", url))
+    shown = re.sub(r"//.*@", "//", re.sub(r"(?i)(password|token|secret)=[^&]*", r"\1=", url))
     validation.name("table (which one, at the URL)", table)
     with _opening(shown):
         connection: Any = ibis.connect(url)

@@ -30,7 +30,7 @@ import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 
 from sfumato.core import validation
-from sfumato.queries.engine import Value, either, engine_name
+from sfumato.queries.engine import Value, built_in, either, engine_name
 
 __all__ = ["Total", "finite_number"]
 
@@ -82,7 +82,8 @@ def _moderate(cell: Value, kind: Any) -> Value:
     if kind.precision is not None and kind.precision <= _DOUBLES_HOLD:
         return cell
     inside = (cell <= _DECIMAL_LIMIT) & (cell >= -_DECIMAL_LIMIT)
-    return either(inside, cell.round(_DECIMAL_PLACES), ibis.null(kind))
+    places: Value = ibis.literal(_DECIMAL_PLACES, type="int32")
+    return either(inside, built_in("round", kind, cell, places), ibis.null(kind))
 
 
 def _finite(cell: Value) -> Value:

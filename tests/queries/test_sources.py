@@ -1,0 +1,275 @@
+"""Sources: the schema never depends on the rows, and no row keeps a source from opening."""
+
+import gzip
+import warnings
+from decimal import Decimal
+
+import ibis
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sfumato.ledger import Budget, LedgerError
+from sfumato.ledger.errors import DataChangedWarning
+from sfumato.queries.engine import fetch, quiet
+from sfumato.queries.sources import open_source
+
+SURE = {"epsilon": 500.0}
+FRAME = {"person": [1, 1, 2, 3], "age": [30, 31, 50, 70], "city": ["Rome", "Rome", "Bari", None]}
+
+
+def rows_of(source, **options):
+    return fetch(open_source(source, name="d", **options).table, "testing")
+
+
+@pytest.fixture
+def files(tmp_path):
+    """The same table in every kind of file and frame, and in a DuckDB file."""
+    arrow = pa.table(FRAME)
+    pq.write_table(arrow, tmp_path / "people.parquet")
+    for part in range(2):
+        pq.write_table(arrow.slice(2 * part, 2), tmp_path / f"part{part}.parquet")
+    pandas = arrow.to_pandas()
+    pandas.to_csv(tmp_path / "people.csv", index=False)
+    pandas.to_csv(tmp_path / "people.csv.gz", index=False)
+    pandas.to_csv(tmp_path / "people.tsv", index=False, sep="\t")
+    connection = ibis.duckdb.connect(tmp_path / "people.db")
+    connection.raw_sql("CREATE TABLE people (person BIGINT, age BIGINT, city VARCHAR)")
+    rows = list(zip(*FRAME.values(), strict=True))
+    connection.con.executemany("INSERT INTO people VALUES (?, ?, ?)", rows)
+    connection.raw_sql("CREATE SCHEMA other; CREATE TABLE other.people AS SELECT * FROM people")
+    connection.disconnect()
+    memory = ibis.duckdb.connect()
+    memory.raw_sql("CREATE TABLE people (person BIGINT, age BIGINT, city VARCHAR)")
+    memory.con.executemany("INSERT INTO people VALUES (?, ?, ?)", rows)
+    with quiet():
+        table = memory.table("people")
+    return {
+        "parquet": (tmp_path / "people.parquet", {}),
+        "parquet by text": (str(tmp_path / "people.parquet"), {}),
+        "two parquets": (tmp_path / "part*.parquet", {}),
+        "csv": (tmp_path / "people.csv", {"types": {"person": "int64", "age": "int64"}}),
+        "gz": (tmp_path / "people.csv.gz", {"types": {"person": "int64", "age": "float64"}}),
+        "tsv": (tmp_path / "people.tsv", {"types": {"person": "int64"}}),
+        "text only": (tmp_path / "people.csv", {}),
+        "pandas": (pandas, {}),
+        "categories": (pandas.astype({"city": "category"}), {}),
+        "nullable": (pandas.convert_dtypes(), {}),
+        "pyarrow dtypes": (pandas.convert_dtypes(dtype_backend="pyarrow"), {}),
+        "objects": (pandas.astype(object), {}),
+        "polars": (pl.from_arrow(arrow), {}),
+        "lazy": (pl.from_arrow(arrow).lazy(), {}),
+        "categorical": (pl.from_arrow(arrow).with_columns(pl.col("city").cast(pl.Categorical)), {}),
+        "arrow": (arrow, {}),
+        "chunks": (pa.concat_tables([arrow.slice(0, 1), arrow.slice(1)]), {}),
+        "dictionary": (arrow.set_column(2, "city", arrow["city"].dictionary_encode()), {}),
+        "duckdb url": (f"duckdb://{tmp_path}/people.db", {"table": "people"}),
+        "duckdb schema": (f"duckdb://{tmp_path}/people.db", {"table": "other.people"}),
+        "duckdb csv": ("duckdb://", {"table": str(tmp_path / "people.csv")}),
+        "duckdb parquet": ("duckdb://", {"table": str(tmp_path / "people.parquet")}),
+        "ibis": (table, {}),
+        "ibis expression": (table.filter(table.age > 0), {}),
+        "memtable": (ibis.memtable(pandas), {}),
+    }
+
+
+KINDS = (
+    "parquet,parquet by text,two parquets,csv,gz,tsv,text only,pandas,categories,nullable,"
+    "pyarrow dtypes,objects,polars,lazy,categorical,arrow,chunks,dictionary,duckdb url,"
+    "duckdb schema,duckdb csv,duckdb parquet,ibis,ibis expression,memtable"
+)
+
+
+@pytest.mark.parametrize("kind", KINDS.split(","))
+def test_every_source_gives_the_same_answers(files, kind, protected):
+    source, options = files[kind]
+    table = protected(source, unit="person", max_rows_per_unit=2, **options)
+    assert list(table.columns) == ["person", "age", "city"]
+    assert table.columns["city"] == "string"
+    assert table.count(**SURE).value == 4
+    assert table.count_units(**SURE).value == 3
+    assert table.sum("age", 0, 100, **SURE).value == pytest.approx(181, abs=5)
+    assert table.histogram("city", keys=["Rome", "Bari"], **SURE).values == {"Rome": 2, "Bari": 1}
+    assert table.where("age > 30 and city = 'Rome'").count(**SURE).value == 1
+
+
+def test_names_come_from_files_and_tables(files, new_ledger):
+    for kind, name in {
+        "parquet": "people",
+        "csv": "people",
+        "gz": "people",
+        "ibis": "people",
+    }.items():
+        assert open_source(files[kind][0]).name == name
+    for kind in ("pandas", "ibis expression", "memtable"):
+        with pytest.raises(ValueError, match="name"):
+            open_source(files[kind][0])
+
+
+# --- CSV ------------------------------------------------------------------------------------------
+
+MALFORMED = {
+    "ordinary": b"1,a\n",
+    "a line break in quotes": b'1,"x\ny"\n',
+    "too few": b"1\n",
+    "too many": b"1,2,3,4\n",
+    "a stray quote": b'1,x"y\n',
+    "text after a quote": b'1,"x"y\n',
+    "no encoding": b"1,\xff\xfe\n",
+    "a null byte": b"1,\x00\n",
+    "a bare carriage return": b"1,x\r",
+    "carriage return and line feed": b"1,x\r\n",
+    "nothing": b"\n",
+    "a very long field": b"1," + b"x" * 3_000_000 + b"\n",
+    "a number": b"1,123456789012345678901234567890\n",
+    "not a number": b"one,two\n",
+    "a comment": b"# 1,2\n",
+    "separators": b",\n",
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz"])
+def test_a_malformed_row_takes_no_other_with_it(tmp_path, name, suffix):
+    """Whatever one line holds, the schema is the same and all the other rows are there."""
+    path = tmp_path / f"people.{suffix}"
+    good = b"7,good\n" * 50
+    opened = gzip.open if suffix.endswith("gz") else open
+    with opened(path, "wb") as file:
+        file.write(b"age,city\n" + good + MALFORMED[name] + good)
+    table = open_source(path, types={"age": "float64"}).table
+    assert {k: str(v) for k, v in table.schema().items()} == {"age": "float64", "city": "string"}
+    rows = fetch(table, "testing")
+    assert sum(row == {"age": 7.0, "city": "good"} for row in rows) >= 99
+    assert len(rows) <= 102
+
+
+def test_the_schema_of_a_csv_is_text_whatever_it_holds(tmp_path):
+    schemas = set()
+    for i, body in enumerate((b"", b"1,2\n", b"a,b\n", b"2026-01-01,true\n", b"\xff,\x00\n")):
+        path = tmp_path / f"{i}.csv"
+        path.write_bytes(b"\xef\xbb\xbfx,y\n" + body)
+        schemas.add(str(open_source(path).table.schema()))
+        found = open_source("duckdb://", table=str(path))
+        schemas.add(str(found.table.schema()))
+    assert len(schemas) == 1
+
+
+def test_a_csv_needs_a_header(tmp_path):
+    for i, header in enumerate((b"", b"a,a\n1,2\n", b"a,\n1,2\n")):
+        path = tmp_path / f"{i}.csv"
+        path.write_bytes(header)
+        with pytest.raises(ValueError, match="first line names its columns"):
+            open_source(path)
+    (tmp_path / "part1.csv").write_bytes(b"a,b\n1,2\n")
+    (tmp_path / "part2.csv").write_bytes(b"b,a\n1,2\n")
+    with pytest.raises(ValueError, match="files with the same first line"):
+        open_source(tmp_path / "part*.csv")
+
+
+def test_declared_types_are_missing_where_they_do_not_fit(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("n,d\n1,2026-01-01\nx,x\n1e999,\n-0,9999-99-99\nnan,2026-02-30\n")
+    rows = rows_of(path, types={"n": "int64", "d": "date"})
+    assert [row["n"] for row in rows] == [1, None, None, 0, None]
+    assert [row["d"] is None for row in rows] == [False, True, True, True, True]
+
+
+# --- frames ---------------------------------------------------------------------------------------
+
+
+class Rude:
+    def __str__(self):
+        raise RuntimeError("no")
+
+    def __ne__(self, other):
+        raise RuntimeError("no")
+
+    __hash__ = None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, np.nan, pd.NA, pd.NaT, "", "x", 5, 1.5, True, b"\xff", Decimal("NaN"), Decimal(1)),
+        *([1, 2], {"a": 1}, np.array([1, 2]), "\ud800", object(), Rude(), float("inf"), 10**400),
+        *(pd.Timestamp("2026-01-01"), np.float64("nan"), (), frozenset()),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_any_object_becomes_text_or_nothing(value):
+    frame = pd.DataFrame({"x": pd.Series([value, "ordinary"], dtype=object)})
+    table = open_source(frame, name="d").table
+    assert str(table.schema()["x"]) == "string"
+    first, second = rows_of(frame)
+    assert second["x"] == "ordinary"
+    missing = value is None or value is pd.NA or value is pd.NaT or isinstance(value, Rude)
+    if missing or (isinstance(value, float) and np.isnan(value)):
+        assert first["x"] is None
+    else:
+        assert isinstance(first["x"], str)
+
+
+def test_types_of_a_pandas_frame_are_its_dtypes():
+    frame = pd.DataFrame(
+        {
+            "i8": np.array([1], "int8"),
+            "u64": np.array([2**64 - 1], "uint64"),
+            "f32": np.array([np.nan], "float32"),
+            "bool": [True],
+            "Int64": pd.array([None], "Int64"),
+            "boolean": pd.array([None], "boolean"),
+            "string": pd.array([None], "string"),
+            "category": pd.Categorical([1]),
+            "time": pd.to_datetime(["2026-01-01"]),
+            0: [1],
+        }
+    )
+    kinds = {k: str(v) for k, v in open_source(frame, name="d").table.schema().items()}
+    assert kinds["category"] == kinds["string"] == "string"
+    assert kinds["Int64"] == kinds["0"] == "int64"
+    assert (kinds["i8"], kinds["u64"], kinds["f32"]) == ("int8", "uint64", "float32")
+    assert kinds["bool"] == kinds["boolean"] == "boolean"
+    assert kinds["time"].startswith("timestamp")
+    assert (
+        open_source(frame.iloc[:0], name="d").table.schema()
+        == open_source(frame, name="d").table.schema()
+    )
+
+
+# --- the identity of data -------------------------------------------------------------------------
+
+
+def test_a_copied_file_does_not_get_a_second_budget(tmp_path, protected, new_ledger):
+    ledger = new_ledger()
+    for name in ("a", "b"):
+        pq.write_table(pa.table(FRAME), tmp_path / f"{name}.parquet")
+    protected(tmp_path / "a.parquet", name="first", ledger=ledger)
+    with pytest.raises(LedgerError, match="first"):
+        protected(tmp_path / "b.parquet", name="second", ledger=ledger)
+    protected(tmp_path / "b.parquet", name="third", ledger=ledger, same_data_ok=True)
+
+
+def test_changed_data_goes_on_with_its_budget_and_warns(protected, new_ledger):
+    ledger = new_ledger()
+    protected(pa.table(FRAME), ledger=ledger, budget=Budget(1.0)).count(epsilon=0.5)
+    with pytest.warns(DataChangedWarning):
+        again = protected(pa.table(FRAME).slice(1), ledger=ledger, budget=Budget(1.0))
+    assert again.status.left == 0.5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        protected(pa.table(FRAME).slice(1), ledger=ledger, budget=Budget(1.0))
+
+
+def test_passwords_are_not_shown():
+    for url in (
+        "postgresql://user:secret@localhost:1/db",
+        "postgresql://user:sec/secret@localhost:1/db",
+        "postgresql://localhost:1/db?user=u&password=secret&sslmode=disable",
+    ):
+        with pytest.raises(ValueError, match="could not be opened") as raised:
+            open_source(url, table="t")
+        assert "secret" not in str(raised.value)
