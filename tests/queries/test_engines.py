@@ -158,7 +158,23 @@ def test_choices_in_postgresql(postgres, monkeypatch):
     check_choices(lambda rows: postgres_table(postgres, rows, "choices"), monkeypatch)
 
 
-def test_spark_agrees_with_duckdb_and_chooses_well(spark, monkeypatch, tmp_path):
+@pytest.fixture
+def interpreted(spark):
+    """Spark without compiling every question to Java, which takes most of the time."""
+    settings = {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+    }
+    for name, value in settings.items():
+        spark._session.conf.set(name, value)
+    yield spark
+    for name in settings:
+        spark._session.conf.unset(name)
+
+
+def test_spark_agrees_with_duckdb_and_chooses_well(interpreted, monkeypatch, tmp_path):
+    spark = interpreted
     here, there = duckdb_table(ROWS), spark_table(spark, ROWS)
     for query in QUESTIONS:
         assert exact(there, query) == exact(here, query), query
@@ -191,6 +207,7 @@ def test_a_table_in_postgresql_from_asking_to_the_answer(postgres, server, prote
         for city in CITIES
     }
     assert table.group_by("city", private_keys=True).count(delta=1e-4, **sure).values
+    table._table.get_backend().disconnect()
     with pytest.raises(ValueError, match="could not be opened"):
         protected(server, table="no_such_table", name="other")
 

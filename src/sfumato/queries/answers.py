@@ -218,8 +218,8 @@ class Answer:
 
         heading = title or _heading(self)
         if len(self.key_names) == 2:
-            names = _key_columns(self.key_names)
-            return heat_map_figure(self.rows(), *names, self.unit_of_value, heading)
+            first, second = _key_columns(self.key_names)
+            return heat_map_figure(self.rows(), first, second, self.unit_of_value, heading)
         return bars_figure(
             [self._key(cell) or self.unit_of_value for cell in self.cells],
             [float(cell.value) for cell in self.cells],

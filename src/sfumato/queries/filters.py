@@ -1,7 +1,7 @@
 """Filters: which rows a statistic is about, as SQL text or as an Ibis expression.
 
     >>> import ibis
-    >>> people = ibis.table({"age": "int64", "city": "string"}, name="people")
+    >>> people = ibis.memtable({"age": [61, 35], "city": ["Rome", "Bari"]})
     >>> isinstance(row_filter("age > 60 and city in ('Rome', 'Milan')", people), ir.BooleanValue)
     True
     >>> row_filter("age > (select max(age) from people)", people)
@@ -299,7 +299,8 @@ def _resolved(where: Any, source: ir.Table) -> Any:
             "a filter must be SQL text, an Ibis expression or a function of the table, got "
             f"{type(where).__name__}"
         )
-    for field in where.op().find(ops.Field):
+    fields: Any = where.op().find(ops.Field)
+    for field in fields:
         if field.rel != source.op():
             raise ValueError(
                 f"a filter uses the protected table's own columns, got {field.name!r} of another "

@@ -278,16 +278,12 @@ def _from_url(url: str, table: str, name: str) -> Source:
     validation.name("table (which one, at the URL)", table)
     with _opening(shown):
         connection: Any = ibis.connect(url)
-        if table.lower().endswith(".parquet"):
-            found = connection.read_parquet(table)
-        elif table.lower().endswith((".csv", ".csv.gz", ".tsv")):
-            if connection.name == "duckdb":
-                found = _read_csv(connection, [Path(table)])
-            else:  # Spark, which would look at the rows to tell the types
-                found = connection.read_csv(table, inferSchema=False, header=True)
-        else:
-            schema, _, bare = table.rpartition(".")
-            found = connection.table(bare, database=schema or None)
+        try:
+            found = _table_at(connection, table)
+        except BaseException:
+            if connection.name != "pyspark":  # whose session others may be using
+                connection.disconnect()
+            raise
     location = f"{shown} {table}"
     return Source(
         found,
@@ -295,6 +291,20 @@ def _from_url(url: str, table: str, name: str) -> Source:
         location,
         lambda: _digest_text(location, found),
     )
+
+
+def _table_at(connection: Any, table: str) -> ir.Table:
+    """A table by name, or a file that the engine reads itself."""
+    lowered = table.lower()
+    if lowered.endswith(".parquet"):
+        return connection.read_parquet(table)
+    if lowered.endswith((".csv", ".csv.gz", ".tsv")):
+        if connection.name == "duckdb":
+            return _read_csv(connection, [Path(table)])
+        # Spark would look at the rows to tell the types.
+        return connection.read_csv(table, inferSchema=False, header=True)
+    schema, _, bare = table.rpartition(".")
+    return connection.table(bare, database=schema or None)
 
 
 @contextlib.contextmanager
