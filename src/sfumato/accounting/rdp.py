@@ -164,7 +164,8 @@ def _(atom: DiscreteLaplaceEvent, orders: tuple[float, ...]) -> RdpVector:
         axis=1,
     )
     total = special.logsumexp(logs, axis=1) + math.log(math.tanh(t / 2))
-    return RdpVector(orders, _small(steps * t, total / (a[:, 0] - 1), orders))
+    rounding = 8 * _ROUNDING * (1 + abs(tail)) / (a[:, 0] - 1)
+    return RdpVector(orders, _small(steps * t, total / (a[:, 0] - 1) + rounding, orders))
 
 
 @atom_rdp.register
@@ -254,15 +255,26 @@ def _amplified(leaf: Leaf, sample_rate: float, orders: tuple[float, ...]) -> Rdp
 
 
 def _response(epsilon: float, categories: int, orders: tuple[float, ...]) -> Floats:
-    """RDP of k-ary randomised response between two different answers."""
+    """RDP of k-ary randomised response between two different answers, without cancellation.
+
+    With e^eps + k - 1 in the denominator, P and Q differ in two answers, and
+
+        E_Q[(P/Q)^a] = 1 + (1 - e^(-(a - 1) eps)) (e^(a eps) - 1) / (e^eps + k - 1).
+
+    Computed as a sum of logarithms of size ln k it would lose a small RDP among many categories.
+    """
     a = np.asarray(orders)
     if epsilon == 0:
         return np.zeros(len(a))
-    log_other = -np.logaddexp(epsilon, math.log(categories - 1))
-    logs = [a * epsilon + log_other, (1 - a) * epsilon + log_other]
-    if categories > 2:
-        logs.append(np.full(len(a), log_other + math.log(categories - 2)))
-    return _small(epsilon, special.logsumexp(logs, axis=0) / (a - 1), orders)
+    log_denominator = np.logaddexp(epsilon, math.log(categories - 1))
+    log_excess = (
+        np.log(-np.expm1(-(a - 1) * epsilon))
+        + a * epsilon
+        + np.log(-np.expm1(-a * epsilon))
+        - log_denominator
+    )
+    values = np.logaddexp(0.0, log_excess) / (a - 1)
+    return np.where(values > 0, values * (1 + 1e-13), _quadratic(epsilon, orders))
 
 
 def _quadratic(ratio: float, orders: tuple[float, ...]) -> Floats:
