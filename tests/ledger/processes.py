@@ -91,6 +91,15 @@ def crash_at(url, point):
     assert os.WTERMSIG(status) == signal.SIGKILL, status
 
 
+def die(url):
+    """Releases once, and dies with its connection open: nothing is tidied up."""
+    ledger = Ledger(url)
+    ledger.create("census", Budget(1.0))
+    with ledger.spend("census", TENTH) as spending:
+        spending.commit(1)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _arm(point):
     """Dies inside the transaction: after the entry was inserted, before the totals were."""
     kind = {"in the reservation": "reserve", "in the commit": "commit"}.get(point)
@@ -138,6 +147,30 @@ def race(url, processes):
         print(json.dumps([int(line) for line in report]))
 
 
+def watch(url, writers, readers):
+    """Some spend all the time and others look all the time; none may be locked out."""
+    ledger = Ledger(url)
+    ledger.create("census", Budget(1000.0))
+    end = time.monotonic() + 3
+
+    def write():
+        while time.monotonic() < end:
+            with ledger.spend("census", TENTH) as spending:
+                spending.commit(1)
+
+    def read():
+        looks = 0
+        while time.monotonic() < end:
+            ledger.status("census", declared=False)
+            assert ledger.verify("census").ok
+            looks += 1
+        assert looks > 3
+
+    children = [fork(write) for _ in range(int(writers))]
+    wait_for(children + [fork(read) for _ in range(int(readers))])
+    print(json.dumps(ledger.status("census", declared=False).releases))
+
+
 def same_key(url, processes):
     """All processes ask with one key at once; each reports what it got."""
     ledger = Ledger(url)
@@ -162,4 +195,5 @@ def same_key(url, processes):
 
 if __name__ == "__main__":
     mode, *arguments = sys.argv[1:]
-    {"crash": crash, "crash_at": crash_at, "race": race, "same_key": same_key}[mode](*arguments)
+    modes = {f.__name__: f for f in (crash, crash_at, die, race, watch, same_key)}
+    modes[mode](*arguments)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sfumato.core.events import GaussianEvent, LaplaceEvent
+from sfumato.core.events import EpsilonDeltaEvent, GaussianEvent, LaplaceEvent
 from sfumato.ledger import Budget, BudgetExceeded, LedgerError
 
 TENTH = LaplaceEvent(10.0)
@@ -78,6 +78,30 @@ def test_a_closed_dataset_is_for_those_with_a_cap(ledger, clock):
     clock.forward(hours=2)
     assert refused(ledger, analyst="bob", by="'bob' has no cap there now")
     assert ledger.verify("census").ok
+
+
+def test_what_is_left_in_a_closed_dataset_is_for_those_with_a_cap(ledger):
+    ledger.create("census", Budget(1.0), closed=True)
+    ledger.grant("census", "ann", Budget(0.2))
+    for who in ("", "bob"):
+        seen = ledger.preview("census", [TENTH, TENTH], analyst=who)
+        assert not seen.passes
+        assert seen.left == 0.0
+        assert [(one.passes, one.left) for one in seen.events] == [(False, 0.0)] * 2
+        assert "is closed" in seen.events[0].reason
+        assert ledger.status("census", who).left == 0.0
+    assert ledger.preview("census", TENTH, analyst="ann").passes
+    assert ledger.status("census", "ann").left == 0.2
+    assert ledger.status("census").own.left == 1.0
+
+
+def test_a_cap_lowered_below_its_delta_has_nothing_left(census):
+    census.grant("census", "ann", Budget(0.5, 4e-7))
+    with census.spend("census", EpsilonDeltaEvent(0.01, 2e-7), analyst="ann"):
+        pass
+    census.grant("census", "ann", Budget(0.5, 1e-7))
+    assert census.status("census", "ann").left == 0.0
+    assert refused(census, 0.01, "ann")
 
 
 def test_a_closed_dataset_stays_closed_to_a_process_that_knows_it(ledger):

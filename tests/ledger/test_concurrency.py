@@ -10,6 +10,7 @@ import pytest
 
 from sfumato.core.events import LaplaceEvent
 from sfumato.ledger import Budget, BudgetExceeded, Ledger
+from sfumato.ledger.verify import examine
 
 PROGRAM = Path(__file__).with_name("processes.py")
 
@@ -32,6 +33,44 @@ def test_sixteen_processes_open_a_fresh_ledger_and_spend_it_to_the_last_unit(url
     assert (status.releases, status.open, status.entries) == (200, (), 401)
     assert ledger.verify("census").ok
     ledger.close()
+
+
+def test_readers_and_writers_do_not_lock_each_other_out(url):
+    assert run("watch", url, 16, 4) > 16
+    ledger = Ledger(url)
+    assert ledger.verify("census").ok
+    ledger.close()
+
+
+def test_a_writer_waits_for_a_reader_and_others_for_the_writer(sqlite_url):
+    ledger, other = Ledger(sqlite_url), Ledger(sqlite_url)
+    ledger.create("census", Budget(1.0))
+    with ledger._book.reading("census"):
+        writer = threading.Thread(target=lambda: other.spend("census", LaplaceEvent(2.0)))
+        writer.start()
+        writer.join(0.2)
+        assert writer.is_alive()
+    assert ledger.status("census").reading in (0.0, 0.5)
+    writer.join()
+    assert ledger.status("census").reading == 0.5
+    ledger.close()
+    other.close()
+
+
+def test_a_verification_keeps_no_one_waiting(sqlite_url, monkeypatch):
+    ledger, other = Ledger(sqlite_url), Ledger(sqlite_url, timeout=1.0)
+    ledger.create("census", Budget(1.0))
+
+    def slowly(found, *rest):
+        with other.spend("census", LaplaceEvent(2.0)):
+            pass
+        return examine(found, *rest)
+
+    monkeypatch.setattr("sfumato.ledger.ledger.examine", slowly)
+    assert ledger.verify("census").entries == 1
+    assert other.status("census").entries == 3
+    ledger.close()
+    other.close()
 
 
 def test_one_key_is_charged_once_however_many_ask(url):

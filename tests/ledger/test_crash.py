@@ -1,5 +1,8 @@
 """Killed at any moment: what was shown is stored, what was reserved is charged, caps hold."""
 
+import os
+import shutil
+import signal
 import subprocess
 import sys
 from collections import defaultdict
@@ -14,11 +17,11 @@ from sfumato.ledger.amounts import Vector
 PROGRAM = Path(__file__).with_name("processes.py")
 
 
-def run(*arguments):
+def run(*arguments, code=0):
     result = subprocess.run(
         [sys.executable, str(PROGRAM), *map(str, arguments)], capture_output=True, text=True
     )
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == code, result.stderr
     return result.stdout
 
 
@@ -60,6 +63,20 @@ def test_killed_six_hundred_times(url, tmp_path):
     cut_off, shown = check(Ledger(url), released)
     assert cut_off > 0
     assert shown > 600
+
+
+def test_what_was_committed_is_in_the_one_file(sqlite_url, tmp_path):
+    """So that it can be moved or copied, also after a crash."""
+    run("die", sqlite_url, code=-signal.SIGKILL)
+    path = sqlite_url.removeprefix("sqlite:///")
+    copied, moved = tmp_path / "copied.db", tmp_path / "moved.db"
+    shutil.copy(path, copied)
+    os.rename(path, moved)
+    for place in (copied, moved):
+        ledger = Ledger(place, create=False)
+        assert ledger.status("census").reading == 0.1
+        assert ledger.verify("census").ok
+        ledger.close()
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,22 @@ def test_a_pure_release_of_what_is_left_passes(event, budget, fraction, gaussian
         assert gate.fits(spent.plus(cost(ExponentialEvent(left), gate)))
 
 
+@given(st.floats(1e-9, 1e6), st.lists(st.floats(0.0, 0.4), max_size=3), st.booleans())
+@settings(max_examples=500)
+def test_so_it_does_at_any_size_whichever_way_it_is_stated(epsilon, fractions, pure):
+    gate = gate_of(Budget(epsilon, 0.0 if pure else 1e-6))
+    spent = Vector.zero(len(gate.limits))
+    for fraction in fractions:
+        after = spent.plus(cost(EpsilonDeltaEvent(fraction * epsilon), gate))
+        spent = after if gate.fits(after) else spent
+    left = gate.left(spent)
+    for event in [EpsilonDeltaEvent(left)] + ([LaplaceEvent(1 / left)] if left > 0 else []):
+        assert gate.fits(spent.plus(cost(event, gate)))
+    if pure:  # and hardly anything more does
+        more = EpsilonDeltaEvent(left * (1 + 1e-15) + 2e-12)
+        assert not gate.fits(spent.plus(cost(more, gate)))
+
+
 @given(st.sampled_from(BUDGETS), st.lists(st.integers(0, 2 * 10**12), min_size=7, max_size=7))
 def test_the_reading_is_within_epsilon_exactly_while_some_order_fits(budget, numbers):
     gate = gate_of(budget)

@@ -26,8 +26,61 @@ def test_the_file_is_its_owners_alone_and_durable(sqlite_url, sqlite_ledger):
     path = sqlite_url.removeprefix("sqlite:///")
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     with sqlite_ledger._database.writing() as transaction:
-        assert transaction.first(text("PRAGMA journal_mode"), {}) == ("wal",)
-        assert transaction.first(text("PRAGMA synchronous"), {}) == (2,)  # FULL
+        assert transaction.first(text("PRAGMA journal_mode"), {}) == ("truncate",)
+        assert transaction.first(text("PRAGMA synchronous"), {}) == (3,)  # EXTRA
+
+
+def spend_a_half(place):
+    ledger = Ledger(place)
+    ledger.create("census", Budget(1.0))
+    with ledger.spend("census", LaplaceEvent(2.0)) as spending:
+        spending.commit(1)
+    ledger.close()
+    return place
+
+
+def test_a_write_ahead_log_is_given_up_with_nothing_lost(tmp_path):
+    """As another program, or an earlier version, may have left the file."""
+    path = spend_a_half(tmp_path / "privacy.db")
+    other = sqlite3.connect(path)
+    assert other.execute("PRAGMA journal_mode=WAL").fetchone() == ("wal",)
+    other.execute("UPDATE ledger_meta SET value = value")  # now there is something in the log
+    other.commit()
+    with pytest.raises(LedgerError, match="locked by another process"):
+        Ledger(path, timeout=0.1)
+    other.close()
+    ledger = Ledger(path, create=False)
+    assert ledger.status("census").left == 0.5
+    ledger.close()
+    assert path.read_bytes()[18:20] == b"\x01\x01"  # SQLite's mark of a rollback journal
+    assert not (tmp_path / "privacy.db-wal").exists()
+
+
+def test_a_database_that_is_no_ledger_keeps_its_write_ahead_log(tmp_path):
+    other = sqlite3.connect(tmp_path / "app.db")
+    other.execute("PRAGMA journal_mode=WAL")
+    other.execute("CREATE TABLE own (x)")
+    other.close()
+    with pytest.raises(LedgerError, match="there is no ledger in"):
+        Ledger(tmp_path / "app.db", create=False)
+    assert (tmp_path / "app.db").read_bytes()[18:20] == b"\x02\x02"
+
+
+def test_a_file_with_two_names_is_refused(tmp_path):
+    path, second = spend_a_half(tmp_path / "privacy.db"), tmp_path / "second.db"
+    ledger = Ledger(path)
+    os.link(path, second)
+    for place in (path, second):
+        with pytest.raises(LedgerError, match=r"has 2 names \(hard links\)"):
+            Ledger(place)
+    with pytest.raises(LedgerError, match="remove all names but one"):
+        ledger.spend("census", LaplaceEvent(2.0))
+    os.remove(second)
+    with ledger.spend("census", LaplaceEvent(2.0)):
+        pass
+    ledger.close()
+    second.symlink_to(path)
+    assert Ledger(second).status("census").left == 0.0
 
 
 def test_a_server_set_to_forget_is_told_to_remember(postgresql_url):

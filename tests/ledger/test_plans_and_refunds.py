@@ -1,5 +1,8 @@
 """Plans charged as one, and steps given back."""
 
+import copy
+from datetime import timedelta
+
 import pytest
 
 from sfumato.accounting import account
@@ -101,6 +104,49 @@ def test_plans_count_for_caps_and_keep_keys(census):
     assert census.verify("census").ok
 
 
+def test_a_plan_is_not_drawn_under_a_cap_that_has_not_counted_it(census, clock):
+    plan = census.declare("census", PLAN, delta=1e-6, analyst="ann")
+    cap = census.allot("census", Budget(0.1), ends=clock() + timedelta(days=1))
+    before = census.head("census")
+    with pytest.raises(BudgetExceeded, match=r"plan 2 cannot be drawn under the cap of everyone"):
+        census.spend("census", STEP, plan=plan, analyst="ann")
+    assert census.head("census") == before
+    clock.forward(days=2)  # the cap is over
+    with census.spend("census", STEP, plan=plan, analyst="ann"):
+        pass
+    census.grant("census", "ann", Budget(2.0, 4e-6))
+    with pytest.raises(BudgetExceeded, match=r"has not counted it") as refusal:
+        census.spend("census", PLAN[1], plan=plan, analyst="ann")
+    assert refusal.value.scope == "the cap of 'ann'"
+    assert cap.number == 3
+    assert census.verify("census").ok
+
+
+def test_a_plan_of_one_period_is_not_drawn_in_the_next(census, clock):
+    schedule = {"first": clock(), "every": "day", "periods": 2}
+    census.schedule("census", Budget(1.5, 4e-6), **schedule)
+    plan = census.declare("census", PLAN, delta=1e-6)
+    with census.spend("census", STEP, plan=plan):
+        pass
+    clock.forward(days=1)
+    with pytest.raises(BudgetExceeded, match=r"period 2 of 2\), which has not counted it"):
+        census.spend("census", PLAN[1], plan=plan)
+    assert census.verify("census").ok
+
+
+def test_a_larger_grant_keeps_a_plan_and_a_smaller_one_stops_it(census):
+    census.grant("census", "ann", Budget(0.8, 4e-6))
+    plan = census.declare("census", PLAN, delta=1e-6, analyst="ann")
+    for epsilon in (1.0, 1.2):  # each keeps what was spent, the plan included
+        census.grant("census", "ann", Budget(epsilon, 4e-6))
+    with census.spend("census", STEP, plan=plan, analyst="ann") as spending:
+        assert spending.left < 1.2
+    census.grant("census", "ann", Budget(0.1, 4e-6))
+    with pytest.raises(BudgetExceeded, match="or is used up"):
+        census.spend("census", PLAN[1], plan=plan, analyst="ann")
+    assert census.verify("census").ok
+
+
 # --- refunds ------------------------------------------------------------------------------------
 
 
@@ -146,6 +192,25 @@ def test_caps_get_their_refund_too(census):
     with census.spend("census", repeat(LaplaceEvent(50.0), 20), analyst="ann") as spending:
         spending.stop_after(10, because="fixed plan")
     assert census.status("census", "ann").left == pytest.approx(0.2)
+    assert census.verify("census").ok
+
+
+def test_nothing_is_refunded_after_the_end(census):
+    spending = census.spend("census", repeat(STEP, 20))
+    twin = copy.copy(spending)
+    spending.commit(5)
+    with pytest.raises(LedgerError, match=r"reservation 2 has ended and cannot be refunded"):
+        twin.stop_after(0, "fixed plan")
+    assert [entry.kind for entry in census.history("census")] == ["open", "reserve", "commit"]
+    assert census.verify("census").ok
+
+
+def test_nothing_is_refunded_twice_through_a_copy(census):
+    spending = census.spend("census", repeat(STEP, 20))
+    twin = copy.copy(spending)
+    spending.stop_after(10, "fixed plan")
+    with pytest.raises(LedgerError, match="was refunded before: that is final"):
+        twin.stop_after(5, "fixed plan")
     assert census.verify("census").ok
 
 

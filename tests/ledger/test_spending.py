@@ -1,19 +1,26 @@
 """Reserve, run, commit: what is written when, what is refused, what stays charged."""
 
+import copy
+import functools
 import json
+import math
 
 import numpy as np
 import pytest
 
+from sfumato.accounting import account
 from sfumato.core.events import (
     ComposedEvent,
     EpsilonDeltaEvent,
+    ExponentialEvent,
     GaussianEvent,
     GroupedEvent,
     LaplaceEvent,
     ParallelEvent,
     RandomizedResponseEvent,
     RdpCurveEvent,
+    RepeatedEvent,
+    ZcdpEvent,
     repeat,
 )
 from sfumato.ledger import Budget, BudgetExceeded, Ledger, LedgerError
@@ -87,9 +94,14 @@ def test_leaving_without_an_answer_commits_none(ledger):
 def test_an_error_after_the_commit_changes_nothing(ledger):
     ledger.create("census", Budget(1.0))
     spending = ledger.spend("census", LaplaceEvent(2.0))
-    spending.commit(3)
-    with pytest.raises(ZeroDivisionError), spending:
-        raise ZeroDivisionError
+
+    def release():
+        with spending:
+            spending.commit(3)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        release()
     assert kinds(ledger) == ["open", "reserve", "commit"]
 
 
@@ -102,6 +114,67 @@ def test_a_reservation_ends_once(ledger):
     abandoned = ledger.spend("census", LaplaceEvent(4.0))
     assert [o.sequence for o in ledger.status("census").open] == [abandoned.sequence]
     assert ledger.status("census").left == 0.25
+
+
+def test_a_reservation_that_has_ended_is_not_used_again(ledger):
+    ledger.create("census", Budget(1.0))
+    with ledger.spend("census", LaplaceEvent(2.0)) as spending:
+        spending.commit(3)
+    with pytest.raises(LedgerError, match=r"reservation 2 has ended.*spend anew"), spending:
+        pytest.fail("the release ran again")
+    assert kinds(ledger) == ["open", "reserve", "commit"]
+
+
+def test_a_second_end_is_named_wherever_it_comes_from(url, ledger):
+    ledger.create("census", Budget(1.0))
+    spending = ledger.spend("census", LaplaceEvent(2.0))
+    twin, elsewhere = copy.copy(spending), copy.copy(spending)
+    elsewhere._book = Ledger(url)._book
+    spending.commit(3)
+    for other in (twin, elsewhere):
+        with pytest.raises(LedgerError, match=r"^reservation 2 has ended"):
+            other.commit(4)
+    assert kinds(ledger) == ["open", "reserve", "commit"]
+    assert ledger.verify("census").ok
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{9: 1.5, 10: [2.5]}, {2.5: (1, 2)}, {"b": {True: None}}, {"x": np.arange(2)}, [float(10**22)]],
+)
+def test_what_is_stored_is_what_json_gives_back(ledger, value):
+    ledger.create("census", Budget(1.0))
+    with ledger.spend("census", LaplaceEvent(4.0), key="k", request=value) as spending:
+        spending.commit(value)
+    assert ledger.verify("census").ok, ledger.verify("census").problems
+    for asked in (value, spending.answer):  # the same request, before and after
+        again = ledger.spend("census", LaplaceEvent(4.0), key="k", request=asked)
+        assert again.answer == spending.answer
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        (math.nan, "finite numbers"),
+        ({"x": [math.inf]}, "finite numbers"),
+        (np.array([math.nan]), "finite numbers"),
+        ([10**5000], "stores JSON"),
+        ({1: "a", "1": "b"}, "keys of one kind"),
+        ({(1, 2): 3}, "stores JSON"),
+        (functools.reduce(lambda inside, _: [inside], range(900), 1), "at most 100 deep"),
+    ],
+)
+def test_what_json_cannot_hold_is_refused_before_anything_is_written(ledger, value, word):
+    ledger.create("census", Budget(1.0))
+    with pytest.raises(ValueError, match=word):
+        ledger.spend("census", LaplaceEvent(4.0), request=value)
+    assert kinds(ledger) == ["open"]
+    spending = ledger.spend("census", LaplaceEvent(4.0))
+    with pytest.raises(ValueError, match=word):
+        spending.commit(value)
+    assert kinds(ledger) == ["open", "reserve"]
+    spending.commit(7)  # it is still open
+    assert ledger.verify("census").ok
 
 
 def test_an_answer_that_is_not_json_fails_and_stays_charged(ledger):
@@ -131,6 +204,40 @@ def test_an_event_for_another_unit_is_refused_with_the_remedy(ledger):
     ledger.create("labels", Budget(1.0), unit="label")
     with pytest.raises(LedgerError, match="an account of its own"):
         ledger.spend("labels", LaplaceEvent(2.0))
+
+
+def test_label_privacy_stays_label_privacy_however_it_is_wrapped(ledger):
+    ledger.create("census", Budget(3.0, 1e-6))
+    labels = GaussianEvent(20.0, unit="label")
+    for event in (
+        GroupedEvent(labels, 1, "record"),
+        repeat(GroupedEvent(labels, 1, "record"), 5),
+        ComposedEvent((LaplaceEvent(9.0), GroupedEvent(repeat(labels, 2), 1, "record"))),
+        ParallelEvent((GroupedEvent(GroupedEvent(labels, 1, "person"), 1, "record"),)),
+    ):
+        with pytest.raises(LedgerError, match=r"protects one label.*an account of its own"):
+            ledger.spend("census", event)
+    assert kinds(ledger) == ["open"]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        RepeatedEvent(RepeatedEvent(LaplaceEvent(1e300), 10**300), 10**300),
+        GroupedEvent(ZcdpEvent(1e-5), 10**200, "record"),
+        functools.reduce(lambda inside, _: RepeatedEvent(inside, 1), range(900), LaplaceEvent(9.0)),
+    ],
+)
+def test_absurd_events_are_refused_in_plain_words(ledger, event):
+    ledger.create("census", Budget(3.0, 1e-6))
+    for call in (
+        lambda: ledger.spend("census", event),
+        lambda: ledger.preview("census", event),
+        lambda: ledger.declare("census", [event], delta=1e-7),
+    ):
+        with pytest.raises(ValueError, match=r"cannot be accounted|too deeply|at most 100 deep"):
+            call()
+    assert kinds(ledger) == ["open"]
 
 
 def test_relations_are_converted_by_theorems_or_refused(ledger):
@@ -278,6 +385,30 @@ def test_the_status_has_cap_reading_rest_and_the_declared_value(ledger):
     json.dumps(data, allow_nan=False)
     assert "epsilon 3, delta 1e-06" in str(status)
     assert ledger.status("census", declared=False).declared is None
+
+
+def test_the_declared_value_is_the_smaller_of_two_accounts(ledger):
+    ledger.create("census", Budget(100.0, 1e-6))
+    event = repeat(ExponentialEvent(0.1), 200)
+    with ledger.spend("census", event):
+        pass
+    by_pld, by_rdp = (account(event, 1e-6, accountant=name).epsilon for name in ("pld", "rdp"))
+    assert ledger.status("census").declared.epsilon == min(by_pld, by_rdp)
+    assert by_rdp < by_pld
+
+
+def test_a_status_does_not_fail_with_an_accountant(ledger, monkeypatch):
+    ledger.create("census", Budget(1.0, 1e-6))
+    with ledger.spend("census", LaplaceEvent(2.0)):
+        pass
+
+    def fails(*_, **__):
+        raise FloatingPointError("no such luck")
+
+    monkeypatch.setattr("sfumato.ledger.report.account", fails)
+    status = ledger.status("census")
+    assert status.declared is None
+    assert status.left == 0.5
 
 
 def test_history_and_head_are_plain_records(ledger):

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 import sqlite3
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,14 @@ def test_dropped_and_swapped_entries_are_found(sqlite_ledger):
         ("UPDATE ledger_caps SET spent = '[0,0,0,0,0,0,0,0]'", "cached cap of entry"),
         ("DELETE FROM ledger_caps", "cached cap of entry"),
         ("UPDATE ledger_plans SET drawn = 0", "cached plan of entry"),
+        ("UPDATE ledger_datasets SET spent = 'oops'", "cached totals of entry 16 cannot be read"),
+        ("UPDATE ledger_datasets SET spent = '7'", "cannot be read"),
+        ("UPDATE ledger_datasets SET terms = '[]'", "cannot be read"),
+        (
+            "DELETE FROM ledger_datasets WHERE name = 'census'",
+            "someone removed the row of 'census', and nothing can be spent until it is restored",
+        ),
+        ("DELETE FROM ledger_entries WHERE dataset = 'census'", "there are no entries"),
     ],
 )
 def test_tampering_with_the_tables_is_found(url, filled, statement, word):
@@ -147,6 +156,38 @@ def test_tampering_with_the_tables_is_found(url, filled, statement, word):
     found = filled.verify("census")
     assert not found.ok
     assert any(word in problem for problem in found.problems), found.problems
+
+
+@pytest.mark.parametrize(
+    ("statement", "word"),
+    [
+        (
+            "UPDATE ledger_entries SET payload = CAST(payload AS BLOB) WHERE sequence = 2",
+            "entry 2 was changed: it holds bytes instead of text",
+        ),
+        (
+            "UPDATE ledger_entries SET payload = CAST(x'ff' AS TEXT) WHERE sequence = 2",
+            "entry 2 was changed",
+        ),
+        ("UPDATE ledger_datasets SET spent = CAST(x'ff' AS TEXT)", "cannot be read"),
+        ("UPDATE ledger_datasets SET spent = x'ff'", "cannot be read"),
+    ],
+)
+def test_what_only_sqlite_lets_in_is_found(sqlite_url, sqlite_ledger, statement, word):
+    fill(sqlite_ledger)
+    run(unguarded(sqlite_url), statement)
+    found = Ledger(sqlite_url).verify("census")
+    assert any(word in problem for problem in found.problems), found.problems
+
+
+def test_entries_without_their_totals_are_not_opened_again(url, filled):
+    run(unguarded(url), "DELETE FROM ledger_datasets WHERE name = 'census'")
+    for call in (
+        lambda: Ledger(url).create("census", Budget(3.0, 1e-5)),
+        lambda: Ledger(url).spend("census", LaplaceEvent(10.0)),
+    ):
+        with pytest.raises(LedgerError, match="has entries but no totals: someone removed its row"):
+            call()
 
 
 def rewrite(path, change):
@@ -210,9 +251,27 @@ def change_question(sequence, kind, data):
         data["request"] = "another"
 
 
+def forget_when(sequence, kind, data):
+    if kind == "failed":
+        data["at"] = None
+
+
+def never_say_when(sequence, kind, data):
+    if kind == "open":
+        del data["at"]
+
+
+def write_a_word_for_an_event(sequence, kind, data):
+    if kind == "plan":
+        data["events"] = ["laplace"]
+
+
 @pytest.mark.parametrize(
     ("change", "word"),
     [
+        (forget_when, "does not hold what it should (fromisoformat: argument must be str)"),
+        (never_say_when, "does not hold what it should ('at')"),
+        (write_a_word_for_an_event, "does not hold what it should"),
         (lower_charge, "less than its cost"),
         (forget_cap, "not counted for the caps"),
         (raise_limits, "limits above those of its budget"),
@@ -229,6 +288,25 @@ def test_rewriting_with_new_hashes_still_breaks_the_rules(sqlite_url, sqlite_led
     (problem, *_) = sqlite_ledger.verify("census").problems
     assert problem.startswith("entry ")
     assert word in problem
+
+
+def test_a_draw_that_no_cap_counted_is_found(sqlite_url, sqlite_ledger):
+    """The plan was declared by no one in particular, and a cap for everyone came after it."""
+    sqlite_ledger.create("census", Budget(3.0, 1e-5))
+    plan = sqlite_ledger.declare("census", [LaplaceEvent(2.0)], delta=1e-6)
+    cap = sqlite_ledger.allot("census", Budget(0.1), ends=datetime(2026, 1, 1))  # it is over
+    assert cap.number == 3
+    with sqlite_ledger.spend("census", LaplaceEvent(2.0), plan=plan):
+        pass
+    assert sqlite_ledger.verify("census").ok
+
+    def extend(sequence, kind, data):
+        if kind == "cap":
+            data["ends"] = None
+
+    rewrite(sqlite_url.removeprefix("sqlite:///"), extend)
+    (problem, *_) = sqlite_ledger.verify("census").problems
+    assert problem == "entry 4 is drawn under the cap of everyone, which has not counted its plan"
 
 
 def test_only_a_kept_head_shows_a_consistent_rewrite(sqlite_url, sqlite_ledger):
@@ -303,6 +381,41 @@ def test_a_restored_backup_is_found_by_a_kept_head(sqlite_url, sqlite_ledger, tm
     assert again.status("census").left == 1.0
     assert not again.verify("census", head).ok
     again.close()
+
+
+def test_a_process_that_only_looked_notices_an_older_copy(sqlite_url, sqlite_ledger, tmp_path):
+    path = Path(sqlite_url.removeprefix("sqlite:///"))
+    sqlite_ledger.create("census", Budget(1.0))
+    backup = shutil.copy(path, tmp_path / "backup.db")
+    with sqlite_ledger.spend("census", LaplaceEvent(1.0)):
+        pass
+    sqlite_ledger.close()
+    reader = Ledger(sqlite_url)
+    assert reader.status("census").left == 0.0
+    reader.close()
+    shutil.copy(backup, path)
+    for call in (
+        lambda: reader.spend("census", LaplaceEvent(1.0)),
+        lambda: reader.status("census"),
+        lambda: reader.history("census"),
+    ):
+        with pytest.raises(LedgerError, match="went back from entry 3 to 1"):
+            call()
+    (problem,) = reader.verify("census").problems
+    assert "entry 3, which this process saw, is missing" in problem
+    reader.close()
+
+
+def test_what_was_seen_is_never_lowered(postgresql_url):
+    ledger = Ledger(postgresql_url)
+    ledger.create("census", Budget(1.0))
+    book = ledger._book
+    with book.reading("census"), ledger.spend("census", LaplaceEvent(2.0)):
+        pass  # the reader has seen less than the writer, and finishes later
+    assert book.seen("census") == 3
+    book._saw("census", 1)
+    assert book.seen("census") == 3
+    ledger.close()
 
 
 def test_a_head_of_another_dataset_or_no_head_at_all(filled):

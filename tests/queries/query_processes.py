@@ -17,7 +17,7 @@ import ibis.formats.pyarrow  # noqa: F401
 import pyarrow.parquet  # noqa: F401
 
 import sfumato as sf
-import sfumato.queries.protected
+import sfumato.queries.opening
 from sfumato.ledger import Ledger
 
 

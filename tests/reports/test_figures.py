@@ -1,5 +1,6 @@
 """Figures: drawn without pyplot, saved in the format asked for, showing the numbers given."""
 
+import subprocess
 import sys
 
 import numpy as np
@@ -47,4 +48,10 @@ def test_an_unknown_format_is_refused_before_anything_is_written(tmp_path):
 
 
 def test_pyplot_and_its_global_state_are_not_used():
-    assert "matplotlib.pyplot" not in sys.modules
+    code = (
+        "import sys\n"
+        "from sfumato.reports import attack_figures, budget_figures, figures, statistics_figures\n"
+        "figures.epsilon_curve_figure([1, 2], [0.1, 0.2], 1e-5)\n"
+        "assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -319,10 +319,15 @@ def _overview(found: list[Status]) -> Table:
             f"{terms.budget.epsilon:g}",
             f"{terms.budget.delta:g}",
             number(status.reading),
-            _left(status.left),
+            _left(_curators(status)),
             f"{status.releases:,}",
         )
     return table
+
+
+def _curators(status: Status) -> float:
+    """What is left: in a closed dataset, where no one in particular may spend, the dataset's."""
+    return status.left if status.analyst or not status.terms.closed else status.own.left
 
 
 def _details(status: Status) -> Group:

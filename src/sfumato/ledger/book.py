@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -28,14 +29,15 @@ def utc_now() -> datetime:
 class Book:
     """Transactions on one dataset at a time, and a watch against going back.
 
-    A process remembers the last entry it saw of each dataset. If the ledger later has fewer, an
-    older copy was put in its place, and nothing is spent.
+    A process remembers the last entry it saw of each dataset, reading or writing. If the ledger
+    later has fewer, an older copy was put in its place, and nothing is spent.
     """
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self.database = database
         self._clock = clock
         self._seen: dict[str, int] = {}
+        self._seen_lock = threading.Lock()
         self._known: dict[str, State] = {}
         self._wait = 0
 
@@ -46,17 +48,26 @@ class Book:
     @contextmanager
     def changing(self, name: str) -> Generator[tuple[Transaction, State]]:
         """A dataset that no one else can change until the block ends; all of it, or nothing."""
+        seen = self.seen(name)
         with self.database.writing() as transaction:
             state = store.load(transaction, name, lock=True)
-            self._look(name, state.sequence)
+            _refuse_to_go_back(name, seen, state.sequence)
             yield transaction, state
         self._remember(name, state)
 
     @contextmanager
     def reading(self, name: str) -> Generator[tuple[Transaction, State]]:
         """A dataset as it is now."""
+        seen = self.seen(name)  # before: meanwhile another thread may see more than this one reads
         with self.database.reading() as transaction:
-            yield transaction, store.load(transaction, name)
+            state = store.load(transaction, name)
+            _refuse_to_go_back(name, seen, state.sequence)
+            self._saw(name, state.sequence)
+            yield transaction, state
+
+    def seen(self, name: str) -> int:
+        """The number of the last entry of a dataset that this process saw, 0 at first."""
+        return self._seen.get(name, 0)
 
     def quickly(
         self, name: str, kind: str, payload_for: Callable[[State], dict[str, Any] | None]
@@ -84,15 +95,20 @@ class Book:
         return entry
 
     def _remember(self, name: str, state: State) -> None:
-        self._seen[name] = state.sequence
+        self._saw(name, state.sequence)
         if self.database.remote and not state.cap_count and not state.plans:
             self._known[name] = state
 
-    def _look(self, name: str, sequence: int) -> None:
-        seen = self._seen.get(name, 0)
-        if sequence < seen:
-            raise LedgerError(
-                f"dataset {name!r} went back from entry {seen} to {sequence} while it was open: an "
-                "older copy of the ledger was put in its place. Nothing was spent; restore the "
-                "newer one, or verify against a kept head"
-            )
+    def _saw(self, name: str, sequence: int) -> None:
+        """Never less than before, whatever other threads see."""
+        with self._seen_lock:
+            self._seen[name] = max(sequence, self.seen(name))
+
+
+def _refuse_to_go_back(name: str, seen: int, sequence: int) -> None:
+    if sequence < seen:
+        raise LedgerError(
+            f"dataset {name!r} went back from entry {seen} to {sequence} while it was open: an "
+            "older copy of the ledger was put in its place. Nothing was spent; restore the newer "
+            "one, or verify against a kept head"
+        )

@@ -54,6 +54,8 @@ def charge(event: Event, neighbours: Neighbours, orders: tuple[float, ...]) -> V
 def require_unit(event: Event, unit: str) -> None:
     """Refuses an event that speaks of another unit than the dataset."""
     found = event.unit_name
+    if unit != "label" and "label" in _units(event):
+        found = "label"  # however it is wrapped
     if found == unit:
         return
     if "label" in (found, unit):
@@ -67,6 +69,13 @@ def require_unit(event: Event, unit: str) -> None:
         f"the event protects one {found}, the dataset's budget one {unit}, so it cannot be "
         f"charged: {remedy}"
     )
+
+
+def _units(event: Event) -> set[str]:
+    """The units of an event and of everything inside it."""
+    inside: Event | None = getattr(event, "event", None)
+    parts: tuple[Event, ...] = getattr(event, "events", ()) if inside is None else (inside,)
+    return {event.unit_name}.union(*map(_units, parts))
 
 
 def _at_infinity(atoms: Multiset) -> int:

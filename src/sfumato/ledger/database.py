@@ -1,7 +1,7 @@
 """Where a ledger lives: SQLite or PostgreSQL, opened safely, with errors in plain words.
 
-Durability: an entry is on disk when its transaction returns (SQLite: write-ahead log with
-``synchronous=FULL``; PostgreSQL: its default). Exclusion: SQLite begins every writing transaction
+Durability: an entry is on disk when its transaction returns (SQLite: rollback journal with
+``synchronous=EXTRA``; PostgreSQL: its default). Exclusion: SQLite begins every writing transaction
 with ``BEGIN IMMEDIATE``; PostgreSQL locks the dataset's row. After a fork the child opens
 connections of its own.
 """
@@ -9,20 +9,18 @@ connections of its own.
 from __future__ import annotations
 
 import os
-import sqlite3
-import time
 import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from sfumato.ledger import schema
-from sfumato.ledger.errors import LedgerError
+from sfumato.ledger.errors import AlreadyWritten, LedgerError
+from sfumato.ledger.files import LedgerFile
 from sfumato.ledger.places import Place
 from sfumato.ledger.transaction import PostgresqlTransaction, SqliteTransaction, Transaction
 
@@ -44,14 +42,12 @@ class Database:
 
     def __init__(self, place: str | Path, create: bool = True, timeout: float = 30.0) -> None:
         self.place = Place.parse(place, timeout)
-        self._sqlite = self.place.sqlite
-        self.remote = not self._sqlite
-        self._file = str(self.place.file) if self._sqlite else ""
-        if self._sqlite:
-            self._touch(create)
-        self._inode = self._look() if self._sqlite else None
+        self.remote = not self.place.sqlite
+        self._file = None if self.remote else LedgerFile(self.place, create)
         self._engine, self._owner = self._connect(), os.getpid()
-        self._errors: tuple[type[Exception], ...] = (self._engine.dialect.dbapi.Error,)  # type: ignore[union-attr]
+        driver: Any = self._engine.dialect.dbapi
+        self._errors: tuple[type[Exception], ...] = (driver.Error,)
+        self._twice: type[Exception] = driver.IntegrityError
         weakref.finalize(self, _dispose, self._engine, self._owner)
         with self._plain_words():
             self._prepare(create)
@@ -85,12 +81,13 @@ class Database:
 
     @contextmanager
     def _transaction(self, writes: bool, single: bool = False) -> Generator[Transaction]:
-        self._require_same_file()
+        if self._file is not None:
+            self._file.require_same()
         pooled = self.engine.raw_connection()
         transaction: Transaction = (
-            SqliteTransaction(pooled, self.place.timeout)
-            if self._sqlite
-            else PostgresqlTransaction(pooled, single)
+            PostgresqlTransaction(pooled, single)
+            if self.remote
+            else SqliteTransaction(pooled, self.place.timeout)
         )
         try:
             transaction.begin(writes)
@@ -105,83 +102,31 @@ class Database:
     # --- opening --------------------------------------------------------------------------------
 
     def _connect(self) -> Engine:
-        if not self._sqlite:
+        if self._file is None:
             return _postgresql(self.place)
-        engine = create_engine(self.place.url, creator=self._open_file)
-        event.listen(engine, "connect", _set_up_sqlite)
+        engine = create_engine(self.place.url, creator=self._file.connect)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
-
-    def _look(self) -> tuple[int, int] | None:
-        try:
-            found = os.stat(self._file)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
-
-    def _require_same_file(self) -> None:
-        """SQLite would go on writing to a file that was deleted or replaced under it."""
-        if self._sqlite and self._look() != self._inode:
-            raise LedgerError(
-                f"the file of {self.place.shown} was removed or replaced while it was open, "
-                "nothing was spent: open the ledger again, and verify it against a kept head"
-            )
-
-    def _open_file(self) -> sqlite3.Connection:
-        """A connection to the file, which must be there: SQLite would make an empty one."""
-        place = f"file:{quote(os.path.abspath(self._file))}?mode=rw"
-        waits = self.place.timeout
-        return sqlite3.connect(place, uri=True, timeout=waits, check_same_thread=False)
-
-    def _touch(self, create: bool) -> None:
-        """Makes the file, readable by its owner alone, or says why there is none."""
-        file = self.place.file
-        if file.exists():
-            return
-        if not create:
-            raise LedgerError(f"there is no ledger at {str(file)!r}: create one, or look elsewhere")
-        if not file.parent.is_dir():
-            raise LedgerError(
-                f"the folder of {str(file)!r} does not exist: make it, or check the path"
-            )
-        try:
-            os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))
-        except OSError as error:
-            raise LedgerError(f"cannot make a ledger at {str(file)!r}: {error.strerror}") from error
 
     def _prepare(self, create: bool) -> None:
         with self.engine.connect() as connection:
             found = schema.version_of(connection)
         schema.require_known(found)
-        if found == schema.VERSION:
-            return
-        if not create:
+        if found != schema.VERSION and not create:
             raise LedgerError(
                 f"there is no ledger in {self.place.shown}: create one, or look elsewhere"
             )
-        if self._sqlite:
-            self._write_ahead()
+        if self._file is not None:
+            self.engine.dispose()
+            self._file.adopt()
+        if found == schema.VERSION:
+            return
         with self.engine.connect() as connection:
             connection.execution_options(ledger_writes=True)
             with connection.begin():
-                if not self._sqlite:
+                if self.remote:
                     connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
                 schema.prepare(connection)
-
-    def _write_ahead(self) -> None:
-        """Switches the file to a write-ahead log, for good; SQLite itself does not wait here."""
-        give_up = time.monotonic() + self.place.timeout
-        while True:
-            connection = self._open_file()
-            try:
-                connection.execute("PRAGMA journal_mode=WAL")
-                return
-            except sqlite3.OperationalError:
-                if time.monotonic() > give_up:
-                    raise
-                time.sleep(0.01)
-            finally:
-                connection.close()
 
     @contextmanager
     def _plain_words(self) -> Generator[None]:
@@ -189,6 +134,8 @@ class Database:
             yield
         except DBAPIError as error:
             raise LedgerError(self.place.explain(error.orig)) from error
+        except self._twice as error:
+            raise AlreadyWritten(self.place.explain(error)) from error
         except self._errors as error:
             raise LedgerError(self.place.explain(error)) from error
         except SQLAlchemyError as error:
@@ -230,12 +177,6 @@ def _dispose(engine: Engine, owner: int) -> None:
     """Closes the connections of a ledger that is gone, in the process that opened them."""
     if owner == os.getpid():
         engine.dispose()
-
-
-def _set_up_sqlite(connection: Any, _: object) -> None:
-    connection.isolation_level = None  # we say BEGIN ourselves, see below
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("PRAGMA fullfsync=1")  # on macOS the disk itself, not its cache
 
 
 def _begin_sqlite(connection: Connection) -> None:

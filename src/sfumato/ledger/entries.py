@@ -21,17 +21,18 @@ plan      events declared in advance and charged as one
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from sfumato.core import validation
 from sfumato.ledger.errors import LedgerError
 
-__all__ = ["GENESIS", "Entry", "Head", "canonical", "digest", "entry_hash", "mark_of"]
+__all__ = ["GENESIS", "Entry", "Head", "canonical", "digest", "entry_hash", "mark_of", "plain"]
 
 GENESIS = "0" * 64
 """The hash before the first."""
@@ -47,11 +48,40 @@ def canonical(value: object) -> str:
         return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(
-            f"a ledger stores JSON (numbers, text, lists, objects): {error}; convert the value"
+            "a ledger stores JSON (finite numbers, text, lists, objects with keys of one kind): "
+            f"{error}; convert the value"
         ) from error
 
 
-def _plain(value: Any) -> Any:
+_DEEPEST = 100
+
+
+def plain(value: object) -> Any:
+    """The value as it will be read back: keys are text, tuples are lists.
+
+    What is hashed and written must be this, as the keys 9 and 10 are in another order once they are
+    text.
+
+    Raises:
+        ValueError: for what JSON cannot hold, or nested so deeply that reading it may fail.
+    """
+    with contextlib.suppress(RecursionError):
+        found = json.loads(canonical(value))
+        if not _is_deeper(found, _DEEPEST):
+            return found
+    raise ValueError(f"a ledger stores values nested at most {_DEEPEST} deep: flatten the value")
+
+
+def _is_deeper(value: Any, depth: int) -> bool:
+    parts: list[Any] = []
+    if isinstance(value, dict):
+        parts = [*cast("dict[str, Any]", value).values()]
+    elif isinstance(value, list):
+        parts = cast("list[Any]", value)
+    return depth < 0 or any(_is_deeper(part, depth - 1) for part in parts)
+
+
+def _known(value: Any) -> Any:
     """NumPy's numbers and arrays, and our own records, as JSON knows them."""
     for method in ("to_dict", "tolist"):
         convert = getattr(value, method, None)
@@ -61,7 +91,7 @@ def _plain(value: Any) -> Any:
 
 
 _ENCODER = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_plain
+    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_known
 )
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["BudgetExceeded", "DataChangedWarning", "LedgerError"]
+__all__ = ["AlreadyWritten", "BudgetExceeded", "DataChangedWarning", "LedgerError"]
 
 
 class LedgerError(ValueError):
     """The ledger cannot do what was asked; the message names the value and the remedy."""
+
+
+class AlreadyWritten(LedgerError):  # noqa: N818 - a fact, for the caller to put into words
+    """What a dataset holds only once (a reservation's end, a key) is there already."""
 
 
 class BudgetExceeded(LedgerError):  # noqa: N818 - the name users read

@@ -132,13 +132,16 @@ class Gate:
 
     def left(self, spent: Vector) -> float:
         """The largest epsilon of a pure release that will pass, rounded down."""
+        if spent.slack > self.slack:
+            return 0.0
         rooms = [
             limit - total if total < SATURATED else 0
             for total, limit in zip(spent.orders, self.limits, strict=True)
         ]
-        at_infinity = amounts.as_epsilon(max(0, rooms[0]))
         finite = zip(self.orders, rooms[1:], strict=True)
-        return max([at_infinity, *(_pure_within(order, room) for order, room in finite)])
+        return max(
+            [_pure_at_infinity(rooms[0]), *(_pure_within(order, room) for order, room in finite)]
+        )
 
 
 def _limit(epsilon: float, order: float, delta: float) -> int:
@@ -149,6 +152,14 @@ def _limit(epsilon: float, order: float, delta: float) -> int:
 
 
 # --- how large a pure release still fits --------------------------------------------------------
+
+
+def _pure_at_infinity(room: int) -> float:
+    """The largest epsilon charged at most ``room`` units, stated as such or as noise 1/epsilon."""
+    epsilon = amounts.as_epsilon(max(0, room))
+    while epsilon > 0 and amounts.epsilon_up(max(epsilon, 1 / (1 / epsilon))) > room:
+        epsilon = math.nextafter(epsilon, 0.0)
+    return epsilon
 
 
 @functools.lru_cache(maxsize=4096)

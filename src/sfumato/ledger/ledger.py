@@ -40,7 +40,7 @@ from sfumato.ledger.state import State
 from sfumato.ledger.status import Preview, Status
 from sfumato.ledger.terms import Cap, Terms, checked_name
 from sfumato.ledger.transaction import Transaction
-from sfumato.ledger.verify import Verification, verify
+from sfumato.ledger.verify import Verification, examine, gather
 
 __all__ = ["Ledger"]
 
@@ -172,7 +172,7 @@ class Ledger:
                 cost = cost_of(event, state.terms)
                 numbers, scopes = admit(transaction, state, who, cost, at)
             else:
-                cost, numbers = plans.draw(transaction, state, asked), []
+                cost, numbers = plans.draw(transaction, state, asked, at), []
                 scopes = state.scopes(who, at)
             entry = store.append(transaction, state, "reserve", asked.payload(at, cost, numbers))
         return Spending(self._book, asked, name, entry.sequence, scopes, cost)
@@ -327,8 +327,10 @@ class Ledger:
             head: a :class:`Head`, its text, or a hash, kept where this ledger's administrator
                 cannot write.
         """
-        with self._book.reading(name) as (transaction, _):
-            return verify(transaction, name, head)
+        seen = self._book.seen(name)
+        with self._database.reading() as transaction:
+            found = gather(transaction, name)
+        return examine(found, head, seen)  # afterwards: while one reads a file, no one can commit
 
     def identify(
         self, name: str, fingerprint: str, source: str, *, same_data_ok: bool = False

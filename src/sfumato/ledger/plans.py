@@ -9,12 +9,16 @@ composition does not come apart.
 Other requests may come between a plan's events. A plan is an interactive (epsilon, delta)-DP
 mechanism, which post-processes one randomised response with a leak (Lyu, arXiv:2207.09397), hence
 counts in the gate's proof as one release, made when it was declared.
+
+A cap that had not counted a plan when it was declared would promise too much if the plan were drawn
+under it. So each cap that a draw falls under must have counted the plan, or have replaced one that
+did, and must still hold.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,13 +28,13 @@ from sfumato.core.guarantee import Guarantee
 from sfumato.ledger import store
 from sfumato.ledger.amounts import Vector
 from sfumato.ledger.entries import Entry, canonical
-from sfumato.ledger.errors import LedgerError
-from sfumato.ledger.spending import Request, admit, cost_of
-from sfumato.ledger.state import State
+from sfumato.ledger.errors import BudgetExceeded, LedgerError
+from sfumato.ledger.spending import Request, accountable, admit, cost_of
+from sfumato.ledger.state import Held, State
 from sfumato.ledger.terms import Terms
 from sfumato.ledger.transaction import Transaction
 
-__all__ = ["Plan", "declare", "draw", "plan_event", "promise"]
+__all__ = ["Plan", "declare", "draw", "plan_event", "promise", "uncounted"]
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,8 @@ def promise(events: Sequence[Event], delta: float, terms: Terms) -> Guarantee:
         raise LedgerError("a plan needs at least one event")
     for event in events:
         cost_of(event, terms)  # the unit, the relation, and nothing read off the data
-    found = account(ComposedEvent(tuple(events)), delta, neighbours=terms.neighbours)
+    with accountable():
+        found = account(ComposedEvent(tuple(events)), delta, neighbours=terms.neighbours)
     if math.isinf(found.epsilon):
         raise LedgerError(f"the plan has no guarantee at delta {delta:g}: give it a larger delta")
     return found
@@ -125,11 +130,12 @@ def declare(
     return Plan.from_entry(entry, state.terms)
 
 
-def draw(transaction: Transaction, state: State, request: Request) -> Vector:
+def draw(transaction: Transaction, state: State, request: Request, at: str) -> Vector:
     """Checks that the request is what its plan has next; it costs nothing more.
 
     Raises:
         LedgerError: if the plan has something else next, is used up, or is another analyst's.
+        BudgetExceeded: if it falls under a cap that has not counted the plan.
     """
     assert request.plan is not None
     store.load_plan(transaction, state, request.plan)
@@ -152,4 +158,42 @@ def draw(transaction: Transaction, state: State, request: Request) -> Vector:
             f"event {drawn + 1} of plan {request.plan} is {planned}, not {asked}: draw what was "
             "declared, in order, or spend without the plan"
         )
+    _require_counted(transaction, state, request, plan["caps"], at)
     return store.nothing(state)
+
+
+def uncounted(
+    covering: Sequence[Held], counted: Sequence[int], replaced: Callable[[int], int | None]
+) -> Held | None:
+    """The first cap that neither counted a plan nor replaced one that did, or no longer holds.
+
+    Args:
+        covering: the caps that a draw falls under.
+        counted: the numbers of those that counted the plan.
+        replaced: the number of the cap that a cap replaced, if any.
+    """
+    for held in covering:
+        number: int | None = held.cap.number
+        while number is not None and number not in counted:
+            number = replaced(number)
+        if number is None or not held.cap.gate.fits(held.spent):
+            return held
+    return None
+
+
+def _require_counted(
+    transaction: Transaction, state: State, request: Request, counted: Sequence[int], at: str
+) -> None:
+    def replaced(number: int) -> int | None:
+        entry = store.entry_numbered(transaction, state.terms.dataset, number)
+        return None if entry is None else entry.data["replaces"]
+
+    store.load_caps(transaction, state, request.analyst)
+    held = uncounted(state.covering(request.analyst, at), counted, replaced)
+    if held is not None:
+        raise BudgetExceeded(
+            f"plan {request.plan} cannot be drawn under {held.cap.describe()}, which has not "
+            "counted it or is used up; nothing was spent: declare a plan now, or spend without one",
+            state.terms.dataset,
+            held.cap.describe(),
+        )

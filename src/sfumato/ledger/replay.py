@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, NoReturn
 
 from sfumato.core.events import Event, RepeatedEvent, event_from_dict
 from sfumato.ledger.amounts import SATURATED, Vector
 from sfumato.ledger.entries import Entry, canonical, digest
 from sfumato.ledger.gate import Gate
-from sfumato.ledger.plans import plan_event, promise
+from sfumato.ledger.plans import plan_event, promise, uncounted
 from sfumato.ledger.spending import REASONS, cost_of, refundable
 from sfumato.ledger.state import State
 from sfumato.ledger.terms import Cap, Terms
@@ -17,6 +18,18 @@ __all__ = ["Replay", "RuleBroken"]
 
 _TOLERANCE = 1e-6
 """Relative: another machine's floating point, or a tighter bound in a later version, may differ."""
+
+
+_MISSHAPEN = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What reading an entry may raise if something else was written into it."""
 
 
 class RuleBroken(Exception):  # noqa: N818 - not an error of the caller's
@@ -32,6 +45,7 @@ class Replay:
         self._open: dict[int, dict[str, Any]] = {}  # reservations without an end
         self._refunded: set[int] = set()
         self._plans: dict[int, dict[str, Any]] = {}
+        self._replaced: dict[int, int | None] = {}
         self.state: State
 
     def take(self, entry: Entry) -> None:
@@ -48,9 +62,10 @@ class Replay:
         if (entry.kind == "open") != (entry.sequence == 1):
             self._fail("opens the dataset, or should")
         try:
+            datetime.fromisoformat(data["at"])
             judge(data)
             self.state.advance(entry.sequence, entry.kind, data, entry.hash)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except _MISSHAPEN as error:
             self._fail(f"does not hold what it should ({error})")
 
     def _fail(self, what: str) -> NoReturn:
@@ -64,7 +79,7 @@ class Replay:
     def _judge_cap(self, data: dict[str, Any]) -> None:
         cap = Cap.from_payload(self._number, data, self.state.terms.gate.orders)
         self._require_limits(cap.gate, Gate.of(cap.budget, cap.gate.orders))
-        replaced = data["replaces"]
+        replaced = self._replaced[self._number] = data["replaces"]
         if replaced is not None:
             old = self.state.caps[replaced].cap
             if not (old.standing and cap.standing and old.analyst == cap.analyst):
@@ -101,7 +116,7 @@ class Replay:
         covering = state.covering(data["analyst"], at)
         if [held.cap.number for held in covering] != data["caps"]:
             self._fail("was not counted for the caps it falls under")
-        if state.terms.closed and not any(held.cap.analyst is not None for held in covering):
+        if state.is_closed_to(data["analyst"], at):
             self._fail("was spent from a closed dataset without a cap")
         for scope in state.scopes(data["analyst"], at):
             if not scope.gate.fits(scope.spent.plus(charged)):
@@ -113,6 +128,10 @@ class Replay:
             self._fail(f"is not what plan {data['plan']} has next")
         if any(data["charge"]) or data["caps"] or plan["analyst"] != data["analyst"]:
             self._fail(f"is not drawn from plan {data['plan']} as it should be")
+        covering = self.state.covering(data["analyst"], data["at"])
+        held = uncounted(covering, plan["caps"], self._replaced.__getitem__)
+        if held is not None:
+            self._fail(f"is drawn under {held.cap.describe()}, which has not counted its plan")
 
     def _judge_commit(self, data: dict[str, Any]) -> None:
         if data["reserve"] not in self._open:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sfumato.accounting.account import account
+from sfumato.accounting.account import Accountant, account
 from sfumato.core.events import (
     ComposedEvent,
     EpsilonDeltaEvent,
@@ -21,7 +21,7 @@ from sfumato.ledger.budget import Budget
 from sfumato.ledger.entries import Entry
 from sfumato.ledger.errors import BudgetExceeded
 from sfumato.ledger.gate import Gate
-from sfumato.ledger.spending import cost_of, refuse_unless_it_fits
+from sfumato.ledger.spending import cost_of, refuse_if_closed, refuse_unless_it_fits
 from sfumato.ledger.state import Held, Scope, State
 from sfumato.ledger.status import OpenReservation, Preview, PreviewedEvent, ScopeStatus, Status
 from sfumato.ledger.terms import Terms
@@ -66,7 +66,7 @@ def preview(state: State, events: Sequence[Event], analyst: str, at: str) -> Pre
     for event in events:
         cost = cost_of(event, state.terms)
         whole = whole.plus(cost)
-        one, scopes = _preview_one(state.terms, scopes, event, cost)
+        one, scopes = _preview_one(state, scopes, event, cost, analyst, at)
         found.append(one)
     own = state.terms.gate
     return Preview(
@@ -74,22 +74,31 @@ def preview(state: State, events: Sequence[Event], analyst: str, at: str) -> Pre
         tuple(found),
         _rise(own, state.spent, whole),
         own.reading(state.spent.plus(whole)),
-        min(scope.gate.left(scope.spent) for scope in scopes),
+        _left(state, scopes, analyst, at),
         all(one.passes for one in found),
     )
 
 
+def _left(state: State, scopes: list[Scope], analyst: str, at: str) -> float:
+    """The largest epsilon of a pure release by ``analyst`` that passes every limit."""
+    if state.is_closed_to(analyst, at):
+        return 0.0
+    return min(scope.gate.left(scope.spent) for scope in scopes)
+
+
 def _preview_one(
-    terms: Terms, scopes: list[Scope], event: Event, cost: Vector
+    state: State, scopes: list[Scope], event: Event, cost: Vector, analyst: str, at: str
 ) -> tuple[PreviewedEvent, list[Scope]]:
+    terms = state.terms
     rise = _rise(terms.gate, scopes[0].spent, cost)
     reason = ""
     try:
+        refuse_if_closed(state, analyst, at)
         refuse_unless_it_fits(terms.dataset, scopes, cost)
         scopes = [Scope(s.name, s.gate, s.spent.plus(cost)) for s in scopes]
     except BudgetExceeded as refusal:
         reason = str(refusal)
-    left = min(scope.gate.left(scope.spent) for scope in scopes)
+    left = _left(state, scopes, analyst, at)
     reading = terms.gate.reading(scopes[0].spent)
     return PreviewedEvent(event, rise, not reason, reading, left, reason), scopes
 
@@ -108,7 +117,7 @@ def status(state: State, entries: Iterable[Entry], analyst: str, at: str, declar
     return Status(
         state.terms,
         _scope_status("the dataset", state.terms.budget, state.terms.gate, state.spent),
-        min(scope.gate.left(scope.spent) for scope in scopes),
+        _left(state, scopes, analyst, at),
         tuple(_cap_status(held, at) for _, held in sorted(state.caps.items())),
         tuple(_open(entries)),
         state.sequence,
@@ -162,10 +171,21 @@ def _composed(events: Iterable[dict[str, Any]]) -> Event:
 
 
 def _declared(terms: Terms, entries: Iterable[Entry]) -> Guarantee | None:
+    """By PLD or RDP, whichever is smaller: for many exponential mechanisms it is RDP."""
     events = charged_events(entries)
     if not events:
         return None
-    return account(events, terms.budget.delta, neighbours=terms.neighbours)
+    found = [_accounted(terms, events, name) for name in (Accountant.PLD, Accountant.RDP)]
+    return min((one for one in found if one), key=lambda one: one.epsilon, default=None)
+
+
+def _accounted(terms: Terms, events: list[Event], accountant: Accountant) -> Guarantee | None:
+    """None where the accountant fails: a status is about the budget, which does not need it."""
+    delta, relation = terms.budget.delta, terms.neighbours
+    try:
+        return account(events, delta, neighbours=relation, accountant=accountant)
+    except Exception:
+        return None
 
 
 def _plans(terms: Terms, entries: Iterable[Entry]) -> Iterable[dict[str, Any]]:

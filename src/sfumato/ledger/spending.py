@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Generator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -20,8 +21,8 @@ from sfumato.ledger import amounts, store
 from sfumato.ledger.amounts import Vector
 from sfumato.ledger.book import Book
 from sfumato.ledger.charges import charge, require_unit
-from sfumato.ledger.entries import canonical, digest
-from sfumato.ledger.errors import BudgetExceeded, LedgerError
+from sfumato.ledger.entries import digest, plain
+from sfumato.ledger.errors import AlreadyWritten, BudgetExceeded, LedgerError
 from sfumato.ledger.state import Scope, State
 from sfumato.ledger.status import shown_down
 from sfumato.ledger.terms import Terms
@@ -34,6 +35,7 @@ __all__ = [
     "admit",
     "cost_of",
     "refundable",
+    "refuse_if_closed",
     "refuse_unless_it_fits",
 ]
 
@@ -60,9 +62,10 @@ class Request:
         """A checked request."""
         if not isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance]
             validation.fail("event", "an event, as mechanism.event is", event)
-        data = event.to_dict()
-        digested = digest([data, request, analyst])
-        return cls(event, data, analyst, key, request, label, plan, digested)
+        with accountable():
+            data, asked = plain(event.to_dict()), plain(request)
+        digested = digest([data, asked, analyst])
+        return cls(event, data, analyst, key, asked, label, plan, digested)
 
     def payload(self, at: str, cost: Vector, caps: list[int]) -> dict[str, Any]:
         """What the reservation's entry holds."""
@@ -82,8 +85,26 @@ class Request:
 
 def cost_of(event: Event, terms: Terms) -> Vector:
     """What ``event`` costs this dataset; an error if it speaks of another unit or relation."""
-    require_unit(event, terms.unit)
-    return charge(event, terms.neighbours, terms.gate.orders)
+    with accountable():
+        require_unit(event, terms.unit)
+        return charge(event, terms.neighbours, terms.gate.orders)
+
+
+@contextlib.contextmanager
+def accountable() -> Generator[None]:
+    """Says so where an event's numbers are beyond all arithmetic."""
+    try:
+        yield
+    except OverflowError as error:
+        raise LedgerError(
+            f"the event cannot be accounted ({error}), nothing was spent: its counts or group "
+            "sizes multiply to more than a float can hold"
+        ) from error
+    except RecursionError as error:
+        raise LedgerError(
+            "the event is nested too deeply, nothing was spent: state repetition as "
+            "repeat(step, count)"
+        ) from error
 
 
 def admit(
@@ -95,17 +116,21 @@ def admit(
         BudgetExceeded: if some limit refuses.
     """
     store.load_caps(transaction, state, analyst)
-    covering = state.covering(analyst, at)
-    if state.terms.closed and not any(held.cap.analyst is not None for held in covering):
+    refuse_if_closed(state, analyst, at)
+    scopes = state.scopes(analyst, at)
+    refuse_unless_it_fits(state.terms.dataset, scopes, cost)
+    return [held.cap.number for held in state.covering(analyst, at)], scopes
+
+
+def refuse_if_closed(state: State, analyst: str, at: str) -> None:
+    """Raises :class:`BudgetExceeded` for who has no cap of their own in a closed dataset."""
+    if state.is_closed_to(analyst, at):
         who = f"analyst {analyst!r}" if analyst else "a request without an analyst"
         raise BudgetExceeded(
             f"dataset {state.terms.dataset!r} is closed, and {who} has no cap there now: grant one",
             state.terms.dataset,
             "the dataset",
         )
-    scopes = state.scopes(analyst, at)
-    refuse_unless_it_fits(state.terms.dataset, scopes, cost)
-    return [held.cap.number for held in covering], scopes
 
 
 def reserve_quickly(book: Book, name: str, request: Request) -> Spending | None:
@@ -165,7 +190,8 @@ class Spending:
         sequence: the number of the reservation's entry.
         repeated: the same key was answered before; :attr:`answer` is that answer, nothing was
             charged, and the release must not run again.
-        answer: what was stored, if repeated; what was committed, afterwards.
+        answer: what was stored, if repeated; what was committed, afterwards, as it is stored
+            (JSON: keys are text, tuples are lists).
     """
 
     def __init__(
@@ -213,9 +239,9 @@ class Spending:
             LedgerError: if the reservation is not open, or the database fails.
         """
         self._require_open("committed")
-        canonical(answer)  # what JSON cannot hold is an error before anything is written
-        self._end("commit", {"answer": answer})
-        self.answer = answer
+        stored = plain(answer)  # what JSON cannot hold is an error before anything is written
+        self._end("commit", {"answer": stored})
+        self.answer = stored
 
     def stop_after(self, steps: int, because: str) -> None:
         """Gives back the steps of a repeated event that were never run.
@@ -231,7 +257,7 @@ class Spending:
         if because not in REASONS:
             validation.fail("because", "'fixed plan' or 'released values'", because)
         if self._refunded:
-            raise LedgerError(f"reservation {self.sequence} was refunded before: that is final")
+            raise self._refunded_before()
         if self._planned:
             raise LedgerError("a declared plan was charged as a whole: its steps are not refunded")
         if not isinstance(self.event, RepeatedEvent):
@@ -245,6 +271,8 @@ class Spending:
         self._refund(self.event, steps, because)
 
     def __enter__(self) -> Self:
+        if self._done and not self.repeated:
+            raise self._ended("used again: spend anew for another release")
         return self
 
     def __exit__(
@@ -267,17 +295,30 @@ class Spending:
                 "this key was answered before: return spending.answer, and draw no new noise"
             )
         if self._done:
-            raise LedgerError(f"reservation {self.sequence} has ended and cannot be {what}")
+            raise self._ended(what)
+
+    def _ended(self, what: str) -> LedgerError:
+        return LedgerError(f"reservation {self.sequence} has ended and cannot be {what}")
 
     def _end(self, kind: str, extra: dict[str, Any]) -> None:
         payload = {"at": self._book.now(), "reserve": self.sequence} | extra
-        if self._book.quickly(self.dataset, kind, lambda _: payload) is None:
-            with self._book.changing(self.dataset) as (transaction, state):
-                store.append(transaction, state, kind, payload)
+        try:
+            if self._book.quickly(self.dataset, kind, lambda _: payload) is None:
+                with self._book.changing(self.dataset) as (transaction, state):
+                    store.append(transaction, state, kind, payload)
+        except AlreadyWritten:
+            raise self._ended("ended again: its first end stands") from None
         self._done = True
+
+    def _refunded_before(self) -> LedgerError:
+        return LedgerError(f"reservation {self.sequence} was refunded before: that is final")
 
     def _refund(self, event: RepeatedEvent, steps: int, because: str) -> None:
         with self._book.changing(self.dataset) as (transaction, state):
+            if store.entry_marked(transaction, self.dataset, f"end:{self.sequence}") is not None:
+                raise self._ended("refunded")
+            if store.entry_marked(transaction, self.dataset, f"refund:{self.sequence}") is not None:
+                raise self._refunded_before()
             store.load_caps(transaction, state, self.analyst)
             entry = store.entry_numbered(transaction, self.dataset, self.sequence)
             assert entry is not None

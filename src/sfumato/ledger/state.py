@@ -73,6 +73,11 @@ class State:
         """The caps that a request by ``analyst`` at this time falls under."""
         return [held for _, held in sorted(self.caps.items()) if held.cap.covers(analyst, at)]
 
+    def is_closed_to(self, analyst: str, at: str) -> bool:
+        """Whether the dataset is closed and ``analyst`` has no cap of their own at this time."""
+        own = (held.cap.analyst is not None for held in self.covering(analyst, at))
+        return self.terms.closed and not any(own)
+
     def advance(self, sequence: int, kind: str, payload: Mapping[str, Any], hashed: str) -> None:
         """Takes one entry into account."""
         if kind == "cap":

@@ -81,12 +81,14 @@ class Status:
     Attributes:
         terms: the cap, unit and relation: the guarantee.
         own: the dataset's own limit, with the odometer's reading: not a guarantee by itself.
-        left: the largest epsilon of a pure release that would pass, for the analyst asked about.
+        left: the largest epsilon of a pure release that would pass, for the analyst asked about;
+            0 in a closed dataset for who has no cap there.
         caps: the caps, of the analyst asked about and everyone's, or all of them.
         open: reservations without an end.
         entries: how many entries the chain has; ``releases`` how many reservations.
-        declared: what all charged events promise if they had been fixed in advance (by PLD); None
-            if it was not asked for or nothing was charged.
+        declared: what all charged events promise if they had been fixed in advance (by PLD or
+            RDP, whichever is smaller); None if it was not asked for, nothing was charged, or no
+            accountant could say.
         plans: what each declared plan promises by itself.
     """
 

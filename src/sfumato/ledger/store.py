@@ -21,6 +21,7 @@ __all__ = [
     "all_plans",
     "append",
     "append_if_unmoved",
+    "cached_row",
     "cap_row",
     "entry_marked",
     "entry_numbered",
@@ -32,6 +33,7 @@ __all__ = [
     "nothing",
     "open_dataset",
     "read_entries",
+    "state_of",
 ]
 
 _D, _E, _C, _P = schema.datasets, schema.entries, schema.caps, schema.plans
@@ -93,18 +95,37 @@ def load(transaction: Transaction, name: str, lock: bool = False) -> State:
     """
     row = transaction.first(_SELECT_LOCKED if lock else _SELECT, {"name_": name})
     if row is None:
+        _refuse_orphans(transaction, name)
         known = ", ".join(repr(other) for other in names(transaction)) or "none yet"
         raise LedgerError(f"the ledger has no dataset {name!r} (it has: {known}): create it first")
-    _, terms, sequence, head, spent, cap_count = row
+    return state_of(row)
+
+
+def cached_row(transaction: Transaction, name: str) -> Row | None:
+    """A dataset's row as it is, None for a name that is not there."""
+    return transaction.first(_SELECT, {"name_": name})
+
+
+def state_of(row: Row) -> State:
+    """The state that a dataset's row holds."""
+    name, terms, sequence, head, spent, cap_count = row
     vector = Vector.from_list(json.loads(spent))
     return State(Terms.parse(name, terms), vector, sequence, head, cap_count=cap_count)
+
+
+def _refuse_orphans(transaction: Transaction, name: str) -> None:
+    if transaction.first(_ENTRIES, {"name_": name}) is not None:
+        raise LedgerError(
+            f"dataset {name!r} has entries but no totals: someone removed its row. Nothing is "
+            "spent, and its budget is not opened again; verify it, and restore it from a backup"
+        )
 
 
 def lock_name(transaction: Transaction, name: str) -> bool:
     """Whether the dataset exists; if not, keeps others from making it until we are done."""
     if transaction.database == "postgresql":
         transaction.run(_LOCK_NAME, {"name_": name})
-    return transaction.first(_SELECT, {"name_": name}) is not None
+    return cached_row(transaction, name) is not None
 
 
 def nothing(state: State) -> Vector:
@@ -135,7 +156,12 @@ def load_plan(transaction: Transaction, state: State, plan: int) -> None:
 
 
 def open_dataset(transaction: Transaction, terms: Terms, at: str) -> State:
-    """Writes a new dataset and its first entry."""
+    """Writes a new dataset and its first entry.
+
+    Raises:
+        LedgerError: if there are entries of that name without a dataset.
+    """
+    _refuse_orphans(transaction, terms.dataset)
     state = State.start(terms)
     transaction.run(_INSERT_DATASET, {"name": terms.dataset, "terms": terms.text} | _cache(state))
     append(transaction, state, "open", {"at": at} | terms.to_payload())

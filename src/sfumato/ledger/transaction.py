@@ -13,14 +13,14 @@ import random
 import sqlite3
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from sqlalchemy import Executable
 from sqlalchemy.dialects.postgresql.psycopg import dialect as postgresql_dialect
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
-__all__ = ["PostgresqlTransaction", "Row", "SqliteTransaction", "Transaction"]
+__all__ = ["PostgresqlTransaction", "Row", "SqliteTransaction", "Transaction", "patiently"]
 
 Row = tuple[Any, ...]
 _DIALECTS = {"sqlite": sqlite_dialect(paramstyle="named"), "postgresql": postgresql_dialect()}
@@ -36,6 +36,26 @@ def _compiled(statement: Executable, database: str) -> tuple[str, dict[str, Any]
 
 _PAUSE = 2e-3
 """Seconds between two looks at a locked file, on average."""
+_SHORT_PAUSE = 3e-4
+"""The same for a writer at its end, who waits for the last readers while all others wait."""
+
+_T = TypeVar("_T")
+
+
+def patiently(step: Callable[[], _T], timeout: float, pause: float = _PAUSE) -> _T:
+    """Takes a step in SQLite, again and again after short random pauses while it is locked out.
+
+    SQLite's own waiting grows to a tenth of a second between two looks, and lets the unlucky
+    starve; and some steps it does not wait for at all.
+    """
+    give_up = time.monotonic() + timeout
+    while True:
+        try:
+            return step()
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > give_up:
+                raise
+        time.sleep(random.uniform(0.5, 1.5) * pause)
 
 
 class Transaction(ABC):
@@ -81,10 +101,9 @@ class Transaction(ABC):
 
 
 class SqliteTransaction(Transaction):
-    """In SQLite, where a writer waits its turn by asking again after short random pauses.
+    """In SQLite, where one writes at a time, and at its end waits for those who read.
 
-    SQLite's own waiting grows to a tenth of a second between two looks, and lets the unlucky
-    starve.
+    A writer that waits to commit lets no new reader in, so it does not wait long.
     """
 
     database = "sqlite"
@@ -94,30 +113,26 @@ class SqliteTransaction(Transaction):
         self._timeout = timeout
 
     def begin(self, writes: bool) -> None:
-        """``BEGIN IMMEDIATE`` for writers, with patience."""
-        if not writes:
-            self._cursor.execute(f"PRAGMA busy_timeout={round(self._timeout * 1000)}")
-            self._cursor.execute("BEGIN")
+        """The lock, for writing or for reading, before anything else."""
+        self._cursor.execute("PRAGMA busy_timeout=0")  # the patience is ours
+        if writes:
+            patiently(lambda: self._cursor.execute("BEGIN IMMEDIATE"), self._timeout)
             return
-        self._cursor.execute("PRAGMA busy_timeout=0")
-        give_up = time.monotonic() + self._timeout
-        while True:
-            try:
-                self._cursor.execute("BEGIN IMMEDIATE")
-                return
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > give_up:
-                    raise
-            time.sleep(random.uniform(0.5, 1.5) * _PAUSE)
+        self._cursor.execute("BEGIN")
+        patiently(lambda: self._cursor.execute(_LOOK).fetchall(), self._timeout)
 
     def commit(self) -> None:
-        """Waits for the disk."""
-        self._cursor.execute("COMMIT")
+        """Waits for readers and for the disk."""
+        patiently(lambda: self._cursor.execute("COMMIT"), self._timeout, _SHORT_PAUSE)
 
     def abandon(self) -> None:
         """Rolls back."""
         if self._connection.in_transaction:
             self._cursor.execute("ROLLBACK")
+
+
+_LOOK = "SELECT 1 FROM sqlite_master LIMIT 1"
+"""Any query: the first one of a transaction takes the lock for reading."""
 
 
 class PostgresqlTransaction(Transaction):

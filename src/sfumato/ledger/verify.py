@@ -19,9 +19,9 @@ from sfumato.ledger import store
 from sfumato.ledger.entries import GENESIS, Entry, Head, canonical, entry_hash, mark_of
 from sfumato.ledger.replay import Replay, RuleBroken
 from sfumato.ledger.state import State
-from sfumato.ledger.transaction import Transaction
+from sfumato.ledger.transaction import Row, Transaction
 
-__all__ = ["Verification", "verify"]
+__all__ = ["Evidence", "Verification", "examine", "gather"]
 
 
 @dataclass(frozen=True)
@@ -55,16 +55,52 @@ class Verification:
         }
 
 
-def verify(transaction: Transaction, name: str, head: Head | str | None) -> Verification:
-    """Checks one dataset; it must be read in one transaction."""
-    entries = store.read_entries(transaction, name)
+@dataclass(frozen=True)
+class Evidence:
+    """Everything that the database holds of one dataset, as it was at one moment.
+
+    Attributes:
+        row: the dataset's cached totals; None if they are gone.
+        caps, plans: the cached ones, by the number of their entry.
+    """
+
+    name: str
+    entries: list[Entry]
+    row: Row | None
+    caps: dict[int, Row]
+    plans: dict[int, int]
+
+
+def gather(transaction: Transaction, name: str) -> Evidence:
+    """Reads a dataset in one transaction, and judges nothing.
+
+    Raises:
+        LedgerError: if there is no trace of that name.
+    """
+    entries, row = store.read_entries(transaction, name), store.cached_row(transaction, name)
+    if row is None and not entries:
+        store.load(transaction, name)  # says which names there are
+    caps, plans = store.all_caps(transaction, name), store.all_plans(transaction, name)
+    return Evidence(name, entries, row, caps, plans)
+
+
+def examine(found: Evidence, head: Head | str | None, seen: int = 0) -> Verification:
+    """Recomputes a dataset and compares.
+
+    Args:
+        found: what the database holds.
+        head: the kept head, if there is one.
+        seen: the last entry that this process saw.
+    """
+    name, entries = found.name, found.entries
     problems = check_chain(name, entries)
     if not problems:
         try:
-            state = replay(name, entries)
-            problems += _check_cache(transaction, state)
+            problems += _check_cache(found, replay(name, entries))
         except RuleBroken as broken:
             problems.append(str(broken))
+    if len(entries) < seen:
+        problems.append(f"entry {seen}, which this process saw, is missing: {_REWRITTEN}")
     if head is not None:
         problems += _check_head(name, entries, head)
     return Verification(name, len(entries), tuple(problems), "" if head is None else str(head))
@@ -78,8 +114,9 @@ def check_chain(name: str, entries: list[Entry]) -> list[str]:
         if entry.sequence != expected:
             problems.append(f"entry {expected} is missing: entry {entry.sequence} is in its place")
             break
-        hashed = entry_hash(name, entry.sequence, entry.kind, entry.payload, entry.previous)
-        if hashed != entry.hash:
+        if not _is_text(entry):
+            problems.append(f"entry {expected} was changed: it holds bytes instead of text")
+        elif _hash_of(name, entry) != entry.hash:
             problems.append(f"entry {expected} was changed: its hash does not match its content")
         elif entry.previous != previous:
             problems.append(f"entry {expected} does not follow entry {expected - 1}")
@@ -91,11 +128,20 @@ def check_chain(name: str, entries: list[Entry]) -> list[str]:
     return problems
 
 
+def _is_text(entry: Entry) -> bool:
+    columns: dict[str, object] = vars(entry)
+    return all(isinstance(columns[name], str) for name in ("kind", "payload", "previous", "hash"))
+
+
+def _hash_of(name: str, entry: Entry) -> str:
+    return entry_hash(name, entry.sequence, entry.kind, entry.payload, entry.previous)
+
+
 def _is_well_formed(entry: Entry) -> bool:
     try:
         data = json.loads(entry.payload)
         return canonical(data) == entry.payload and mark_of(entry.kind, data) == entry.mark
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return False
 
 
@@ -111,9 +157,18 @@ def replay(name: str, entries: list[Entry]) -> State:
     return judge.state
 
 
-def _check_cache(transaction: Transaction, state: State) -> list[str]:
-    name = state.terms.dataset
-    cached = store.load(transaction, name)
+def _check_cache(found: Evidence, state: State) -> list[str]:
+    name = found.name
+    if found.row is None:
+        return [
+            f"the cached totals are missing: someone removed the row of {name!r}, and nothing can "
+            f"be spent until it is restored from a backup; by the entries the last is number "
+            f"{state.sequence} and the total {state.spent.to_list()}"
+        ]
+    try:
+        cached = store.state_of(found.row)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        return [f"the cached totals of entry {state.sequence} cannot be read ({error})"]
     problems = [
         f"the cached {what} of entry {state.sequence} is {have}, by the entries it is {want}"
         for what, have, want in (
@@ -126,8 +181,8 @@ def _check_cache(transaction: Transaction, state: State) -> list[str]:
         if have != want
     ]
     want_caps = {number: store.cap_row(name, held) for number, held in state.caps.items()}
-    problems += _differences("cap", store.all_caps(transaction, name), want_caps)
-    return problems + _differences("plan", store.all_plans(transaction, name), state.plans)
+    problems += _differences("cap", found.caps, want_caps)
+    return problems + _differences("plan", found.plans, state.plans)
 
 
 def _differences(what: str, have: dict[int, Any], want: dict[int, Any]) -> list[str]:

@@ -45,11 +45,8 @@ if TYPE_CHECKING:
         LocalFrequency,
         LocalMean,
     )
-    from sfumato.queries.protected import (
-        GroupedBy,
-        Protected,
-        protect,
-    )
+    from sfumato.queries.opening import protect
+    from sfumato.queries.protected import GroupedBy, Protected
 
 _HOMES = {
     "answers": "Answer",
@@ -59,7 +56,8 @@ _HOMES = {
         "Variance query_from_dict"
     ),
     "local": "LocalCount LocalFrequency LocalMean",
-    "protected": "GroupedBy Protected protect",
+    "opening": "protect",
+    "protected": "GroupedBy Protected",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 

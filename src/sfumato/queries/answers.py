@@ -134,12 +134,12 @@ class Answer:
         note = f": {self.note}" if self.note else ""
         if cell.low is None or cell.high is None:
             return f"{shown}{counted}" + (f" ({self.note})" if self.note else "")
-        if isinstance(cell.value, int):
+        if isinstance(cell.value, int) and cell.low <= cell.value <= cell.high:
             half = f"{cell.high - cell.value:.10g}"
             return f"{shown}{counted} +/- {half} ({self.confidence:.0%}{note})"
         ends = f"{cell.low:.6g} to {cell.high:.6g}"
         reason = f"; {self.note}" if self.note else ""
-        return f"{shown} ({self.confidence:.0%}: {ends}{reason})"
+        return f"{shown}{counted} ({self.confidence:.0%}: {ends}{reason})"
 
     def _repr_html_(self) -> str:
         return f"{self.to_pandas().to_html(index=False)}<p>{self.remaining}</p>"

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +68,11 @@ class Measure(ABC):
     @abstractmethod
     def counted(self, facts: Facts) -> str:
         """What the value is a number of."""
+
+    def note(self, facts: Facts, parts: Sequence[Part]) -> str:
+        """Why the interval is as wide as it is."""
+        many = facts.unit_column is not None and facts.rows > 1
+        return f"a {facts.unit} may hold {facts.rows}" if many else ""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -119,6 +124,11 @@ class UnitCount(Measure):
     def counted(self, facts: Facts) -> str:
         """Units."""
         return f"{facts.unit}s"
+
+    def note(self, facts: Facts, parts: Sequence[Part]) -> str:
+        """Units count once a cell, but may be in several."""
+        cells = parts[0].l1
+        return f"a {facts.unit} may be in {cells}" if cells > 1 else ""
 
 
 def _cells_entered(facts: Facts, grouped: bool) -> int:

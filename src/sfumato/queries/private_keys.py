@@ -40,7 +40,6 @@ from sfumato.queries.engine import Value
 from sfumato.queries.facts import Facts
 from sfumato.queries.measures import Measure, UnitCount
 from sfumato.queries.noise import Noise, calibrate
-from sfumato.queries.tabulate import interval_note
 
 __all__ = ["PrivateGroups", "plan_private_groups", "threshold"]
 
@@ -146,7 +145,8 @@ def plan_private_groups(
     step = Sensitivity(float(groups), Norm.L1, Neighbours.ADD_REMOVE, facts.unit, _MANY)
     selection = DiscreteLaplace.calibrate(step, epsilon=for_keys)
     rest = replace(query, epsilon=query.epsilon - for_keys, delta=0.0)  # type: ignore[type-var]
-    noise = calibrate(measure.parts(facts, _MANY, True), facts, _MANY, rest.epsilon, 0.0)
+    parts = measure.parts(facts, _MANY, True)
+    noise = calibrate(parts, facts, _MANY, rest.epsilon, 0.0)
     keys = EpsilonDeltaEvent(for_keys, delta, Neighbours.ADD_REMOVE, facts.unit)
     return PrivateGroups(
         event=compose(keys, noise.event),
@@ -154,7 +154,7 @@ def plan_private_groups(
         key_names=names,
         unit_of_value=measure.counted(facts),
         group_columns=names,
-        note=interval_note(noise.parts, facts),
+        note=measure.note(facts, parts),
         facts=facts,
         columns=names,
         measure=measure,

@@ -18,7 +18,7 @@ from sfumato.queries.axes import Axis
 from sfumato.queries.base import Cell, Plan, Query, check_price
 from sfumato.queries.facts import Facts
 from sfumato.queries.measures import Measure
-from sfumato.queries.noise import Noise, Part, calibrate
+from sfumato.queries.noise import Noise, calibrate
 
 __all__ = ["Tabulation", "exact_counts", "plan_tabulation"]
 
@@ -65,29 +65,21 @@ def plan_tabulation(
     cells = math.prod(len(axis.labels) for axis in axes)
     if cells > _MOST_CELLS:
         raise ValueError(f"the table must have at most {_MOST_CELLS:,} cells, got {cells:,}")
-    noise = calibrate(
-        measure.parts(facts, cells, grouped), facts, cells, query.epsilon, query.delta
-    )
+    parts = measure.parts(facts, cells, grouped)
+    noise = calibrate(parts, facts, cells, query.epsilon, query.delta)
     return Tabulation(
         event=noise.event,
         guarantee=Guarantee(query.epsilon, query.delta, facts.neighbours, facts.unit),
         key_names=tuple(axis.name for axis in axes),
         unit_of_value=measure.counted(facts),
         group_columns=tuple(axis.name for axis in axes) if grouped else _NO_KEYS,
-        note=interval_note(noise.parts, facts),
+        note=measure.note(facts, parts),
         facts=facts,
         measure=measure,
         axes=axes,
         noise=noise,
         confidence=query.confidence,
     )
-
-
-def interval_note(parts: Sequence[Part], facts: Facts) -> str:
-    """Why the interval is as wide as it is."""
-    if facts.unit_column is None or facts.rows == 1 or all(part.l1 == 1 for part in parts):
-        return ""
-    return f"a {facts.unit} may hold {facts.rows}"
 
 
 def cell_aggregate(

@@ -1,0 +1,124 @@
+"""Putting a table under protection: its facts, its account in the ledger, its fingerprint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sfumato.core import validation
+from sfumato.core.neighbours import Neighbours
+from sfumato.core.randomness import SYSTEM, Coins
+from sfumato.ledger import Budget, Ledger
+from sfumato.queries.engine import engine_name
+from sfumato.queries.facts import Facts, check_keys
+from sfumato.queries.protected import Protected
+from sfumato.queries.sources import Source, open_source
+
+__all__ = ["DEFAULT_LEDGER", "protect"]
+
+DEFAULT_LEDGER = "sqlite:///privacy.db"
+
+
+def protect(
+    source: Any,
+    *,
+    unit: str | None = None,
+    max_rows_per_unit: int | None = None,
+    max_groups_per_unit: int | None = None,
+    budget: Budget | None = None,
+    ledger: Ledger | str = DEFAULT_LEDGER,
+    name: str = "",
+    table: str = "",
+    analyst: str = "",
+    unit_name: str = "",
+    neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+    domains: Mapping[str, Sequence[Any]] | None = None,
+    types: Mapping[str, str] | None = None,
+    same_data_ok: bool = False,
+    coins: Coins = SYSTEM,
+) -> Protected:
+    """Puts a table under protection of a budget.
+
+    Args:
+        source: a Parquet or CSV file, a pandas or Polars frame, an Ibis table, or a URL.
+        unit: the column that tells whose a row is. Without it, every row is a unit of its own.
+        max_rows_per_unit: most rows of one unit that count; needed with ``unit``.
+        max_groups_per_unit: most groups of a group-by that one unit may enter; as many as rows
+            unless given.
+        budget: what the data may cost in all. Needed the first time; later the ledger knows.
+        ledger: where budgets are kept: a ledger, or its URL.
+        name: what the data is called in the ledger; the file's or table's name unless given.
+        table: with a URL, which table.
+        analyst: who asks, for the ledger's caps and history.
+        unit_name: what a unit is called; the unit column without "_id" unless given.
+        neighbours: the relation: add-remove (default), zero-out or replace-one.
+        domains: public categories by column.
+        types: what columns of text stand for, such as ``{"age": "float64"}``.
+        same_data_ok: the same data may have another budget under another name: their guarantees
+            add up, and you say that you know.
+        coins: where noise comes from. Seeded coins are for tests; answers say so.
+
+    Raises:
+        ValueError: for bad parameters. Nothing is spent.
+    """
+    opened = open_source(source, table=table, name=name, types=types)
+    facts = _facts(
+        opened, unit, max_rows_per_unit, max_groups_per_unit, unit_name, neighbours, domains
+    )
+    kept = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+    dataset = validation.name("name", opened.name)
+    _open_account(kept, dataset, budget, facts)
+    kept.identify(dataset, opened.digest(), opened.location, same_data_ok=same_data_ok)
+    return Protected(opened.table, facts, kept, dataset, analyst, coins=coins)
+
+
+def _facts(
+    source: Source,
+    unit: str | None,
+    rows: int | None,
+    groups: int | None,
+    unit_name: str,
+    neighbours: Neighbours | str,
+    domains: Mapping[str, Sequence[Any]] | None,
+) -> Facts:
+    columns = dict(source.table.schema().items())
+    if unit is None:
+        if rows not in (None, 1):
+            validation.fail("max_rows_per_unit", "left out without a unit column", rows)
+        rows = 1
+    elif rows is None:
+        raise ValueError(
+            f"max_rows_per_unit must be given with unit={unit!r}: how many of one unit's rows may "
+            "count is what the noise is calibrated to, and it is declared, not measured"
+        )
+    for name in columns:
+        if name.lower().startswith("sfumato_"):
+            validation.fail("column", "named otherwise (sfumato_... is ours)", name)
+    bare = Facts(columns, "row", None, 1, 1, Neighbours.ADD_REMOVE)
+    column = None if unit is None else bare.column(unit)
+    if column is not None and (columns[column].is_floating() or columns[column].is_nested()):
+        raise ValueError(
+            f"unit column {column!r} must hold names or numbers, got {columns[column]}"
+        )
+    most = validation.count("max_rows_per_unit", rows)
+    entered = most if groups is None else validation.count("max_groups_per_unit", groups)
+    called = unit_name or (column.removesuffix("_id") if column else "") or "record"
+    public = {
+        bare.column(key): check_keys(key, bare.type_of(key), values)
+        for key, values in (domains or {}).items()
+    }
+    relation = Neighbours.parse(neighbours)
+    engine = engine_name(source.table)
+    return Facts(columns, called, column, most, min(entered, most), relation, public, engine)
+
+
+def _open_account(ledger: Ledger, dataset: str, budget: Budget | None, facts: Facts) -> None:
+    if budget is not None:
+        ledger.create(dataset, budget, unit=facts.unit, neighbours=facts.neighbours)
+        return
+    terms = ledger.terms(dataset)  # an unknown name is an error that says what to do
+    if (terms.unit, terms.neighbours) != (facts.unit, facts.neighbours):
+        raise ValueError(
+            f"dataset {dataset!r} has a budget for one {terms.unit} under {terms.neighbours}, not "
+            f"for one {facts.unit} under {facts.neighbours}: give the same unit_name and neighbours"
+        )
