@@ -88,6 +88,18 @@ def test_show_all_and_one(answer, run, spent):
     assert "declared in advance" in out
 
 
+def test_a_closed_dataset_is_shown_with_what_is_left_for_its_analysts(answer, run):
+    run("ledger", "create", "staff", "--epsilon", 2, "--closed")
+    assert answer("ledger", "show", "staff")["left"] == 0.0  # for no one in particular
+    _, out, _ = run("ledger", "show")
+    assert out.split()[-2] == "2"  # of the dataset
+    run("ledger", "grant", "staff", "ann", "--epsilon", 1)
+    _, out, _ = run("ledger", "show", "--analyst", "ann")
+    assert out.split()[-2] == "1"
+    _, out, _ = run("ledger", "show", "--analyst", "bob")
+    assert out.split()[-2] == "0"
+
+
 def test_show_draws_the_burn_down(answer, run, spent, tmp_path):
     assert answer("ledger", "show", "census", "--plot", "b.png")["plot"] == "b.png"
     assert (tmp_path / "b.png").stat().st_size > 5000
