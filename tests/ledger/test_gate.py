@@ -296,3 +296,11 @@ def test_the_orders_are_a_function_of_the_budget_alone():
         assert orders == tuple(sorted(set(orders)))
         assert all(order > 1.05 for order in orders)
         assert max(Gate.of(budget, orders).limits[1:]) > 0
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 30.0, 1e3, 1e5, 1e6])
+def test_every_budget_with_a_delta_admits_gaussian_noise(epsilon):
+    budget = Budget(epsilon, 1e-5)
+    gate = Gate.of(budget, choose_orders(budget))
+    noise = GaussianEvent(1000 / epsilon)
+    assert gate.fits(charge(noise, Neighbours.ADD_REMOVE, gate.orders))

@@ -56,6 +56,8 @@ from sfumato.ledger.budget import Budget
 
 __all__ = ["Gate", "choose_orders"]
 
+_LOWEST = 1.06
+"""Closer to 1 the conversion to epsilon takes all of a budget, however large."""
 _RATIOS = (0.52, 0.7, 1.0, 1.5, 3.0, 8.0)
 """Orders minus 1, over the best one for zCDP spending.
 
@@ -78,8 +80,8 @@ def choose_orders(budget: Budget) -> tuple[float, ...]:
     log = math.log(len(_RATIOS) / delta)
     rho = (math.sqrt(log + budget.epsilon) - math.sqrt(log)) ** 2
     best = math.sqrt(log / rho)
-    orders = {_neat(1 + ratio * best) for ratio in _RATIOS}
-    return tuple(sorted(order for order in orders if order > 1.05))
+    orders = {_neat(max(1 + ratio * best, _LOWEST)) for ratio in _RATIOS}
+    return tuple(sorted(orders))
 
 
 def _neat(order: float) -> float:
