@@ -37,14 +37,18 @@ def main(url, table, kills, path):
     ledger = Ledger(url)
     ledger.create("people", sf.Budget(1000.0), unit="person")
     released = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    patience = 1.0  # grows where the machine is too busy for a child to get anywhere
     for _ in range(int(kills)):
+        before = os.fstat(released).st_size
         child = os.fork()
         if child == 0:
             ask_forever(ledger, table, released)
             os._exit(0)
-        time.sleep(random.uniform(0.02, 0.3))
+        time.sleep(patience * random.uniform(0.02, 0.3))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+        patience *= 1.3 if os.fstat(released).st_size == before else 0.8
+        patience = min(max(patience, 1.0), 20.0)
 
 
 if __name__ == "__main__":
