@@ -156,3 +156,29 @@ def test_data_is_listed_and_written(folder, capsys):
     code, _, err = run(capsys, "data", "get", "nobody")
     assert code == 2
     assert "labsup" in err
+
+
+def test_a_new_budget_is_announced_once(folder, capsys):
+    words = [*TABLE, "count", "--epsilon", "0.1", "--preview"]
+    assert "opened the budget of 'patients'" in run(capsys, *words)[2]
+    assert "opened" not in run(capsys, *words)[2]
+
+
+def test_bounds_may_be_negative_and_edges_must_be_numbers(folder, capsys):
+    assert ask(capsys, *"sum age -10 100 --epsilon 0.5".split())["epsilon"] == 0.5
+    code, _, err = run(capsys, *TABLE, *"histogram age --edges 0,a --epsilon 1".split())
+    assert code == 2
+    assert "--edges must be numbers" in err
+
+
+def test_a_preview_that_does_not_pass_says_why(folder, capsys):
+    ask(capsys, "count", "--epsilon", "0.5")
+    code, out, _ = run(capsys, *TABLE, *"count --epsilon 99 --preview".split())
+    assert code == 0
+    assert "the cap is 20" in out
+
+
+def test_questions_in_a_file_may_be_grouped(folder, capsys):
+    question = {"query": "mean", "column": "age", "lower": 0, "upper": 100, "epsilon": 0.3}
+    (folder / "q.json").write_text(json.dumps([question | {"by": "city", "keys": ["Rome"]}]))
+    assert ask(capsys, "ask", "q.json")["rows"][0]["city"] == "Rome"

@@ -177,7 +177,11 @@ def test_a_bad_question_is_a_clear_error_and_costs_nothing(people, ask, words):
 BAD_TABLES = [
     (TABLE, {"unit": "person_id"}, "max_rows_per_unit must be given with unit='person_id'"),
     (TABLE, {"unit": "who", "max_rows_per_unit": 1}, "column must be one of .*, got 'who'"),
-    (TABLE, {"unit": "x", "max_rows_per_unit": 1}, "unit column 'x' must hold names or numbers"),
+    (
+        TABLE,
+        {"unit": "x", "max_rows_per_unit": 1},
+        "unit column 'x' must hold text or whole numbers",
+    ),
     (TABLE, {"unit": "person_id", "max_rows_per_unit": 0}, "max_rows_per_unit must be a whole"),
     (TABLE, {"unit": "person_id", "max_rows_per_unit": 1.5}, "max_rows_per_unit must be a whole"),
     (
@@ -553,3 +557,41 @@ def test_a_ledger_by_url_is_the_same_ledger(tmp_path):
         pass
     with pytest.raises(BudgetExceeded):
         protect(TABLE, **options).count(epsilon=0.1)
+
+
+def test_a_copy_that_is_refused_leaves_no_budget_behind(tmp_path, new_ledger):
+    ledger = new_ledger()
+    frame = pd.DataFrame({"person": [1, 2], "x": [1.0, 2.0]})
+    for name in ("a", "b"):
+        frame.to_parquet(tmp_path / f"{name}.parquet")
+    terms = {"unit": "person", "max_rows_per_unit": 1, "budget": Budget(1.0), "ledger": ledger}
+    protect(tmp_path / "a.parquet", **terms)
+    with pytest.raises(ValueError, match="copied or renamed"):
+        protect(tmp_path / "b.parquet", **terms)
+    assert ledger.names() == ["a"]
+    protect(tmp_path / "b.parquet", **terms, same_data_ok=True)
+
+
+def test_without_a_budget_no_ledger_is_made(tmp_path):
+    frame = pd.DataFrame({"person": [1, 2]})
+    with pytest.raises(ValueError, match="ledger"):
+        protect(frame, name="a", ledger=f"sqlite:///{tmp_path}/none.db")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_left_is_of_the_tightest_cap(new_ledger):
+    ledger = new_ledger()
+    frame = pd.DataFrame({"person": [1, 2]})
+    table = protect(frame, name="a", budget=Budget(3.0), ledger=ledger, analyst="bob")
+    ledger.grant("a", "bob", Budget(1.0))
+    answer = table.count(epsilon=0.4)
+    assert answer.remaining == "0.6 of 1 left"
+    with pytest.raises(ValueError, match=r"a pure release of epsilon 0\.6 would pass"):
+        table.count(epsilon=5)
+
+
+def test_a_stored_answer_says_so(protected):
+    table = protected(pd.DataFrame({"person": [1, 2]}))
+    first, again = (table.count(epsilon=1, key="k") for _ in range(2))
+    assert "stored answer, nothing charged" in str(again)
+    assert "stored" not in str(first)

@@ -162,11 +162,11 @@ def test_a_csv_needs_a_header(tmp_path):
     for i, header in enumerate((b"", b"a,a\n1,2\n", b"a,\n1,2\n")):
         path = tmp_path / f"{i}.csv"
         path.write_bytes(header)
-        with pytest.raises(ValueError, match="first line names its columns"):
+        with pytest.raises(ValueError, match="must name its columns"):
             open_source(path)
     (tmp_path / "part1.csv").write_bytes(b"a,b\n1,2\n")
     (tmp_path / "part2.csv").write_bytes(b"b,a\n1,2\n")
-    with pytest.raises(ValueError, match="files with the same first line"):
+    with pytest.raises(ValueError, match="must all have the same first line"):
         open_source(tmp_path / "part*.csv")
 
 
@@ -273,3 +273,18 @@ def test_passwords_are_not_shown():
         with pytest.raises(ValueError, match="could not be opened") as raised:
             open_source(url, table="t")
         assert "secret" not in str(raised.value)
+
+
+def test_a_file_without_a_header_does_not_show_its_first_row(tmp_path):
+    """The first line may be somebody's: no error repeats it."""
+    path = tmp_path / "visits.csv"
+    path.write_text("7,Anna,1597.65\n8,Bruno,20\n")
+    for options in ({"columns": ["patient_id"]}, {"types": {"cost": "float64"}}):
+        with pytest.raises(ValueError, match="does not name the column") as raised:
+            open_source(path, **options)
+        assert "Anna" not in str(raised.value)
+        assert "1597" not in str(raised.value)
+    path.write_text(",,1597.65\n8,Bruno,20\n")
+    with pytest.raises(ValueError, match="must name its columns") as raised:
+        open_source(path)
+    assert "1597" not in str(raised.value)

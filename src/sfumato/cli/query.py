@@ -43,6 +43,8 @@ __all__ = ["app"]
 app = typer.Typer(no_args_is_help=True, cls=SourceFirst)
 app.callback()(query)
 
+_NEGATIVE = {"ignore_unknown_options": True}  # so that a bound may be -10
+
 
 # --- the questions ------------------------------------------------------------------------------
 
@@ -105,10 +107,10 @@ def _of_column(name: str) -> Callable[..., None]:
 
 
 for _name in ("Sum", "Mean", "Variance"):
-    app.command(_name.lower())(_of_column(_name))
+    app.command(_name.lower(), context_settings=_NEGATIVE)(_of_column(_name))
 
 
-@app.command()
+@app.command(context_settings=_NEGATIVE)
 def quantile(
     context: typer.Context,
     column: Column,
@@ -137,7 +139,7 @@ def quantile(
     ask_and_show(context, question, Manner(by, False, key, preview, as_json, plot))
 
 
-@app.command()
+@app.command(context_settings=_NEGATIVE)
 def median(
     context: typer.Context,
     column: Column,
@@ -185,10 +187,17 @@ def histogram(
     """
     from sfumato.queries import Histogram
 
-    bins = None if edges is None else [float(edge) for edge in edges.split(",")]
+    bins = None if edges is None else [_edge(edge) for edge in edges.split(",")]
     price = price_of(epsilon, delta, where, confidence)
     question = Histogram(column, bins, _listed(keys), **price)
     ask_and_show(context, question, Manner(None, False, key, preview, as_json, plot))
+
+
+def _edge(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"--edges must be numbers separated by commas, got {text!r}") from None
 
 
 def _listed(keys: str | None) -> list[Any] | None:
@@ -242,7 +251,7 @@ def most_common(
     ask_and_show(context, question, Manner(None, False, key, preview, as_json))
 
 
-@app.command("arg-max")
+@app.command("arg-max", context_settings=_NEGATIVE)
 def arg_max(
     context: typer.Context,
     over: Annotated[str, typer.Argument(help="The column of candidates.")],
@@ -279,7 +288,7 @@ def ask(context: typer.Context, path: Requests, key: Key = "", as_json: AsJson =
     """Several questions as one request with one price, from a JSON file.
 
     Example of its content: [{"query": "count", "epsilon": 0.1}, {"query": "mean", "column": "age",
-    "lower": 0, "upper": 120, "epsilon": 0.2, "where": "smoker"}]
+    "lower": 0, "upper": 120, "epsilon": 0.2, "where": "smoker", "by": "city", "keys": ["Rome"]}]
     """
     opening: Opening = context.obj
     questions = _read_questions(path)

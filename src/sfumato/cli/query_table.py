@@ -62,7 +62,31 @@ class Opening:
 
         epsilon, delta, opaque = self.budget
         budget = None if epsilon is None else Budget(epsilon, delta, opaque)
-        return protect(self.source, budget=budget, **self.arguments)
+        url = self.arguments["ledger"]
+        known = budget is None or self._known(url)
+        table = protect(self.source, budget=budget, **self.arguments)
+        if not known:
+            console(stderr=True).print(
+                f"sfumato: opened the budget of {table.dataset!r} in {table.ledger}: "
+                f"epsilon {epsilon:g}, delta {delta:g}, for good",
+                markup=False,
+                soft_wrap=True,
+            )
+        return table
+
+    def _known(self, url: str) -> bool:
+        """Whether the ledger is there and has the dataset."""
+        from sfumato.ledger import Ledger, LedgerError
+        from sfumato.queries.sources import name_of
+
+        try:
+            ledger = Ledger(url, create=False)
+        except LedgerError:
+            return False
+        name = self.arguments["name"] or name_of(self.source, self.arguments["table"])
+        known = name in ledger
+        ledger.close()
+        return known
 
 
 def query(
@@ -231,6 +255,9 @@ def show_preview(preview: Preview, questions: Sequence[Query], as_json: bool) ->
             "yes" if row.passes else "no",
         )
     console().print(table)
+    for row in preview.events:
+        if not row.passes:
+            console().print(row.reason, markup=False, soft_wrap=True)
 
 
 def price_of(epsilon: float, delta: float, where: Where, confidence: float) -> dict[str, Any]:

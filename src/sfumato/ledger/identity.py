@@ -75,20 +75,28 @@ def identify(
         LedgerError: if another dataset holds the same data: two names would mean two budgets.
     """
     hashed = _hashed(transaction, fingerprint)
-    others = _others(transaction, name, hashed)
-    if others and not same_data_ok:
-        listed = ", ".join(repr(other) for other in others)
-        raise LedgerError(
-            f"the data of {name!r} ({source}) is also that of {listed}: a copied or renamed file "
-            "does not get a new budget. Spend from that dataset, or pass same_data_ok=True if two "
-            "budgets on the same data are meant; their guarantees add up"
-        )
+    others = refuse_copies(transaction, name, fingerprint, source, same_data_ok)
     before = _latest(transaction, name)
     found = "first seen" if before is None else "same" if before[0] == hashed else "changed"
     if found != "same":
         row = {"dataset": name, "fingerprint": hashed, "source": source, "at": at}
         transaction.run(_REMEMBER, row)
     return Identity(name, found, others, "" if before is None else before[1])
+
+
+def refuse_copies(
+    transaction: Transaction, name: str, fingerprint: str, source: str, same_data_ok: bool
+) -> tuple[str, ...]:
+    """The other datasets with the same data, which must be none unless ``same_data_ok``."""
+    others = _others(transaction, name, _hashed(transaction, fingerprint))
+    if others and not same_data_ok:
+        listed = ", ".join(repr(other) for other in others)
+        raise LedgerError(
+            f"the data of {name!r} ({source}) is also that of {listed}: a copied or renamed file "
+            "does not get a new budget. Spend from that dataset, or say same_data_ok=True "
+            "(--same-data-ok) if two budgets on the same data are meant; their guarantees add up"
+        )
+    return others
 
 
 def warn_if_changed(identity: Identity, source: str) -> None:

@@ -350,6 +350,13 @@ class Ledger:
         identity.warn_if_changed(found, str(source))
         return found
 
+    def refuse_copies(
+        self, name: str, fingerprint: str, source: str, *, same_data_ok: bool = False
+    ) -> None:
+        """As :meth:`identify`, before the dataset is opened: a refused copy leaves no trace."""
+        with self._book.database.reading() as transaction:
+            identity.refuse_copies(transaction, name, fingerprint, str(source), same_data_ok)
+
 
 def _events(events: Sequence[Event]) -> Sequence[Event]:
     whole = as_event(events)

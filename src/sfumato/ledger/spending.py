@@ -156,7 +156,7 @@ def refuse_unless_it_fits(dataset: str, scopes: list[Scope], cost: Vector) -> No
     for scope in scopes:
         after = scope.spent.plus(cost)
         if not scope.gate.fits(after):
-            left = scope.gate.left(scope.spent)
+            left = min(each.gate.left(each.spent) for each in scopes)
             reason = _reason(scope, after, cost)
             raise BudgetExceeded(
                 f"refused by {scope.name} of {dataset!r}: {reason}. Nothing was spent; a pure "
@@ -178,7 +178,7 @@ def _reason(scope: Scope, after: Vector, cost: Vector) -> str:
     reading = gate.reading(after)
     cap = f"{amounts.as_epsilon(gate.epsilon):g}"
     if reading == float("inf"):
-        return "noise of this kind needs a delta, and the budget has none left for it"
+        return "noise of this kind needs a delta, and this budget was opened with none for it"
     return f"it would read epsilon {round_up(reading):g}, and the cap is {cap}"
 
 
@@ -228,6 +228,12 @@ class Spending:
     def left(self) -> float:
         """The largest epsilon of a further pure release that passes every limit of this one."""
         return min(scope.gate.left(self._after(scope)) for scope in self._scopes)
+
+    @property
+    def cap(self) -> float:
+        """The epsilon of the limit that has least left: what :attr:`left` is left of."""
+        tightest = min(self._scopes, key=lambda scope: scope.gate.left(self._after(scope)))
+        return amounts.as_epsilon(tightest.gate.epsilon)
 
     def _after(self, scope: Scope) -> Vector:
         return scope.spent.plus(self._cost)

@@ -227,6 +227,15 @@ class Preview:
     left: float
     passes: bool
 
+    def __str__(self) -> str:
+        lines = [
+            f"{one.event.kind}: reading {round_up(one.reading):g}, left {shown_down(one.left)}"
+            if one.passes
+            else f"{one.event.kind}: would not pass: {one.reason}"
+            for one in self.events
+        ]
+        return "\n".join([f"{self.terms.dataset}, nothing spent:", *lines])
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; epsilon and delta are the cap's."""
         return {

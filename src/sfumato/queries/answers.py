@@ -29,7 +29,8 @@ class Answer:
         confidence: of each interval by itself. It covers the noise; rows that were left out because
             a unit held too many are not part of the exact value either.
         guarantee: what the answer cost.
-        left, budget: what the ledger has left of how much, in epsilon, after the answer.
+        left, budget: what the ledger has left of how much, in epsilon, after the answer: of the
+            dataset's cap, or of the analyst's or period's if less is left of that.
         private: False if seeded test coins made the noise.
     """
 
@@ -110,6 +111,7 @@ class Answer:
 
     def __str__(self) -> str:
         stamp = "" if self.private else f" [{NOT_PRIVATE}]"
+        stamp += " (stored answer, nothing charged)" if self.repeated else ""
         ending = f"cost {_cost(self.guarantee)}, {self.remaining}{stamp}"
         if not self.key_names or self.key_names == ("rank",):
             return ", ".join([*(self._one(cell) for cell in self.cells), self.remaining]) + stamp
@@ -237,8 +239,10 @@ def _key_columns(names: tuple[str, ...]) -> list[str]:
 
 
 def _heading(answer: Answer) -> str:
-    what = str(answer.query.get("query", "answer"))
-    by = f" by {', '.join(answer.key_names)}" if answer.key_names else ""
+    asked = answer.query.get("of") or answer.query
+    what = " of ".join(str(asked[name]) for name in ("query", "column") if name in asked)
+    known = answer.key_names in ((), (asked.get("column"),))
+    by = "" if known else f" by {', '.join(answer.key_names)}"
     return f"{what}{by} (epsilon {round_up(answer.guarantee.epsilon):g})"
 
 

@@ -81,6 +81,8 @@ class Bins(Axis):
     edges: tuple[float, ...]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.edges, tuple | list):
+            validation.fail("edges", "a list of numbers", self.edges)
         edges = tuple(validation.finite("edges", edge) for edge in self.edges)
         if len(edges) < 2 or any(b <= a for a, b in itertools.pairwise(edges)):
             validation.fail("edges", "two or more increasing numbers", list(self.edges))

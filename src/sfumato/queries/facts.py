@@ -69,16 +69,17 @@ class Facts:
         kind = self.columns[name]
         if kind.is_floating() or kind.is_decimal():
             raise ValueError(
-                f"column {name!r} holds numbers with fractions ({kind}): give bin edges to "
-                "histogram(), or group by a column of categories"
+                f"column {name!r} holds numbers with fractions ({kind}): give a histogram's bin "
+                "edges (--edges), or group by a column of categories"
             )
         found = keys if keys is not None else self.domains.get(name)
         if found is None and kind.is_boolean():
             found = (False, True)
         if found is None:
             raise ValueError(
-                f"the categories of {name!r} must be public: declare them with keys=[...], or with "
-                "domains={...} in protect(), or select them privately with group_by(..., delta=...)"
+                f"the categories of {name!r} must be public: declare them with keys=[...] (--keys) "
+                "or for the table with domains={...} (--domain), or let a group-by find them: "
+                "private_keys=True with a delta (--private-keys --delta)"
             )
         return check_keys(name, kind, found)
 

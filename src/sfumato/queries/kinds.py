@@ -214,7 +214,8 @@ class Histogram(Query):
         if self.edges is not None:
             name = facts.column(self.column)
             _ = BoundedSum(name, 0, 1).parts(facts, 1, False)  # checks that it holds numbers
-            axes: tuple[Axis, ...] = (Bins(name, tuple(self.edges)),)
+            edges = self.edges if isinstance(self.edges, int | float) else tuple(self.edges)
+            axes: tuple[Axis, ...] = (Bins(name, edges),)  # type: ignore[arg-type]
         else:
             axes = categories([self.column], self.keys, facts)
         return plan_tabulation(self, facts, RowCount(), axes)
@@ -351,12 +352,26 @@ _KINDS: dict[str, type[Query]] = {
 }
 
 
+_OF_GROUPS = ("keys", "private_keys", "key_share")
+
+
 def query_from_dict(data: Mapping[str, Any]) -> Query:
     """A question from JSON, as :meth:`Query.to_dict` writes it; names like "most-common" do too.
 
     >>> query_from_dict({"query": "count", "epsilon": 0.1, "where": "age > 60"}).where
     'age > 60'
+    >>> query_from_dict({"query": "count", "by": "ward", "epsilon": 0.1}).columns
+    ['ward']
     """
+    if "by" in data:
+        by = data["by"]
+        grouped = {name: data[name] for name in _OF_GROUPS if name in data}
+        inner = {name: value for name, value in data.items() if name not in ("by", *grouped)}
+        columns = [by] if isinstance(by, str) else list(by)
+        shared = {name: inner[name] for name in ("where", "confidence") if name in inner}
+        return query_from_dict(
+            {"query": "groupby", "columns": columns, "of": inner} | grouped | shared
+        )
     name = str(data.get("query", "")).replace("-", "").replace("_", "").lower()
     if name not in _KINDS:
         validation.fail("query", f"one of {', '.join(sorted(_KINDS))}", data.get("query"))

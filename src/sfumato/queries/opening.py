@@ -61,14 +61,16 @@ def protect(
     Raises:
         ValueError: for bad parameters. Nothing is spent.
     """
-    opened = open_source(source, table=table, name=name, types=types)
+    named = [*([unit] if unit else ()), *(domains or ())]
+    opened = open_source(source, table=table, name=name, types=types, columns=named)
     facts = _facts(
         opened, unit, max_rows_per_unit, max_groups_per_unit, unit_name, neighbours, domains
     )
-    kept = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
-    dataset = validation.name("name", opened.name)
+    kept = ledger if isinstance(ledger, Ledger) else Ledger(ledger, create=budget is not None)
+    dataset, fingerprint = validation.name("name", opened.name), opened.digest()
+    kept.refuse_copies(dataset, fingerprint, opened.location, same_data_ok=same_data_ok)
     _open_account(kept, dataset, budget, facts)
-    kept.identify(dataset, opened.digest(), opened.location, same_data_ok=same_data_ok)
+    kept.identify(dataset, fingerprint, opened.location, same_data_ok=same_data_ok)
     return Protected(opened.table, facts, kept, dataset, analyst, coins=coins)
 
 
@@ -88,8 +90,8 @@ def _facts(
         rows = 1
     elif rows is None:
         raise ValueError(
-            f"max_rows_per_unit must be given with unit={unit!r}: how many of one unit's rows may "
-            "count is what the noise is calibrated to, and it is declared, not measured"
+            f"max_rows_per_unit must be given with unit={unit!r} (--max-rows): how many of one "
+            "unit's rows may count is what the noise is calibrated to; declared, never measured"
         )
     for name in columns:
         if name.lower().startswith("sfumato_"):
@@ -98,7 +100,8 @@ def _facts(
     column = None if unit is None else bare.column(unit)
     if column is not None and (columns[column].is_floating() or columns[column].is_nested()):
         raise ValueError(
-            f"unit column {column!r} must hold names or numbers, got {columns[column]}"
+            f"unit column {column!r} must hold text or whole numbers, got {columns[column]} "
+            "(pandas makes ids floats when one is missing: astype('Int64') first)"
         )
     most = validation.count("max_rows_per_unit", rows)
     entered = most if groups is None else validation.count("max_groups_per_unit", groups)

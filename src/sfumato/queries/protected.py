@@ -142,7 +142,6 @@ class Protected:
             SourceError: if the data source fails after the reservation, which stays charged.
         """
         plans = self._plan(queries)
-        budget = self.ledger.terms(self.dataset).budget.epsilon
         request = [query.to_dict() for query in self._with_filters(queries)]
         spending = self.ledger.spend(
             self.dataset,
@@ -161,7 +160,7 @@ class Protected:
                     plan,
                     self._run(query, plan),
                     left=spending.left,
-                    budget=budget,
+                    budget=spending.cap,
                     private=self._coins.private,
                 )
                 for query, plan in zip(self._with_filters(queries), plans, strict=True)

@@ -17,7 +17,7 @@ import gzip
 import hashlib
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from sfumato.queries.engine import (
     quiet,
 )
 
-__all__ = ["Source", "open_source"]
+__all__ = ["Source", "name_of", "open_source"]
 
 _URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 _FILES = (".parquet", ".csv", ".csv.gz", ".tsv")
@@ -60,7 +60,12 @@ class Source:
 
 
 def open_source(
-    source: Any, *, table: str = "", name: str = "", types: Mapping[str, str] | None = None
+    source: Any,
+    *,
+    table: str = "",
+    name: str = "",
+    types: Mapping[str, str] | None = None,
+    columns: Sequence[str] = (),
 ) -> Source:
     """Opens ``source``.
 
@@ -76,6 +81,9 @@ def open_source(
         name: a name for the data; needed where none can be told from ``source``.
         types: columns that are text and stand for something else: ``{"age": "float64"}``.
 
+        columns: which must be there. A CSV file whose first line lacks one may have no header, and
+            then that line is someone's: it is not repeated in the error.
+
     Raises:
         ValueError: for a missing file, a URL to nothing, an unknown table or kind of source.
     """
@@ -84,7 +92,7 @@ def open_source(
     elif isinstance(source, str) and _URL.match(source):
         found = _from_url(source, table, name)
     elif isinstance(source, str | Path):
-        found = _from_file(Path(source), name)
+        found = _from_file(Path(source), name, [*columns, *(types or ())])
     else:
         found = _from_frame(source, name)
     return replace(found, table=_declared(_without_enums(found.table), types or {}))
@@ -151,7 +159,7 @@ def _table_name(table: ir.Table) -> str:
     return found
 
 
-def _from_file(path: Path, name: str) -> Source:
+def _from_file(path: Path, name: str, columns: Sequence[str] = ()) -> Source:
     lowered = path.name.lower()
     if not lowered.endswith(_FILES):
         validation.fail("source", f"a file ending in {', '.join(_FILES)}, or a URL", str(path))
@@ -163,12 +171,18 @@ def _from_file(path: Path, name: str) -> Source:
         with _opening(str(path)):
             table = connection.read_parquet([str(one) for one in paths])
     else:
-        table = _read_csv(connection, paths)
-    stem = re.sub(r"\.(parquet|csv|csv\.gz|tsv)$", "", path.name, flags=re.IGNORECASE)
-    return Source(table, name or stem, str(path), lambda: _digest_files(paths))
+        table = _read_csv(connection, paths, columns)
+    return Source(table, name or name_of(str(path)), str(path), lambda: _digest_files(paths))
 
 
-def _read_csv(connection: Any, paths: list[Path]) -> ir.Table:
+def name_of(source: str, table: str = "") -> str:
+    """What a file, or a table at a URL, is called in the ledger unless told otherwise."""
+    if _URL.match(source):
+        return Path(table).stem.rpartition(".")[2] or table
+    return re.sub(r"\.(parquet|csv|csv\.gz|tsv)$", "", Path(source).name, flags=re.IGNORECASE)
+
+
+def _read_csv(connection: Any, paths: list[Path], columns: Sequence[str] = ()) -> ir.Table:
     """Every column as text, nothing detected from the rows; a malformed row is passed over.
 
     DuckDB's parallel reader fails on a line break in quotes, and its strict mode on a stray line
@@ -178,11 +192,17 @@ def _read_csv(connection: Any, paths: list[Path]) -> ir.Table:
     """
     delimiter = "\t" if paths[0].name.lower().endswith(".tsv") else ","
     header, *others = [_csv_header(path, delimiter) for path in paths]
+    named = {name.lower() for name in header}
+    for column in columns:
+        if column.lower() not in named:
+            raise ValueError(
+                f"the first line of {str(paths[0])!r} does not name the column {column!r}: is "
+                "there a header, is it in UTF-8, are its columns separated by commas?"
+            )
     if not header or len(set(header)) != len(header) or not all(header):
-        validation.fail("source", "a file whose first line names its columns, each once", header)
-    for other in others:
-        if other != header:
-            validation.fail("source", f"files with the same first line, {header}", other)
+        raise ValueError(f"the first line of {str(paths[0])!r} must name its columns, each once")
+    if any(other != header for other in others):
+        raise ValueError(f"the files {paths[0].parent.name}/... must all have the same first line")
     with _opening(str(paths[0])):
         optimisers = connection.raw_sql("SELECT name FROM duckdb_optimizers()").fetchall()
         if ("type_pushdown",) in optimisers:
@@ -287,7 +307,7 @@ def _from_url(url: str, table: str, name: str) -> Source:
     location = f"{shown} {table}"
     return Source(
         found,
-        name or Path(table).stem.rpartition(".")[2] or table,
+        name or name_of(url, table),
         location,
         lambda: _digest_text(location, found),
     )
