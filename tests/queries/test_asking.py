@@ -595,3 +595,11 @@ def test_a_stored_answer_says_so(protected):
     first, again = (table.count(epsilon=1, key="k") for _ in range(2))
     assert "stored answer, nothing charged" in str(again)
     assert "stored" not in str(first)
+
+
+def test_the_history_says_what_was_asked(protected):
+    table = protected(pd.DataFrame({"person": [1, 2], "x": [1.0, 2.0], "city": ["a", "b"]}))
+    table.group_by("city", keys=["a"]).mean("x", 0, 1, epsilon=1)
+    table.ask(CountUnits(epsilon=1), MostCommon("city", ["a", "b"], epsilon=1))
+    labels = [e.data["label"] for e in table.ledger.history("people") if e.kind == "reserve"]
+    assert labels == ["mean of x by city", "count units; most common of city"]

@@ -248,7 +248,7 @@ def show_preview(preview: Preview, questions: Sequence[Query], as_json: bool) ->
         table.add_column(heading, justify="left" if heading == "question" else "right")
     for question, row in zip(questions, preview.events, strict=True):
         table.add_row(
-            type(question).__name__.lower(),
+            question.describe(),
             f"{question.epsilon:g}",
             f"{row.reading:.4g}",
             f"{row.left:.4g}",

@@ -8,6 +8,7 @@ reads the data.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -90,6 +91,15 @@ class Query(ABC):
         Raises:
             ValueError: for parameters that make no sense, or that do not fit the table.
         """
+
+    def describe(self) -> str:
+        """The question in a few words, for a ledger's history: "mean of age by city"."""
+        inner, columns = getattr(self, "of", None), getattr(self, "columns", ())
+        if isinstance(inner, Query):
+            return f"{inner.describe()} by {', '.join(columns)}"
+        words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self).__name__).lower()
+        named = ", ".join(columns) or getattr(self, "over", "") or getattr(self, "column", "")
+        return f"{words} of {named}" if named else words
 
     def to_dict(self) -> dict[str, Any]:
         """The question, JSON-ready: public, and part of the ledger's record."""

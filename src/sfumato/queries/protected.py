@@ -149,7 +149,7 @@ class Protected:
             analyst=self.analyst,
             key=key,
             request=request,
-            label=", ".join(type(query).__name__.lower() for query in queries),
+            label="; ".join(query.describe() for query in queries),
         )
         if spending.repeated:
             return [Answer.from_dict(item) for item in spending.answer]
