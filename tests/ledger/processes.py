@@ -65,6 +65,8 @@ def crash(url, kills, released):
         before = os.fstat(file).st_size
         child = fork(lambda: spend_forever(ledger, name, file))  # noqa: B023
         time.sleep(patience * random.uniform(0.001, 0.05))
+        if os.waitpid(child, os.WNOHANG)[0]:
+            continue  # the budget was spent before
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         patience *= 1.3 if os.fstat(file).st_size == before else 0.8
