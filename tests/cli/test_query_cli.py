@@ -171,6 +171,15 @@ def test_bounds_may_be_negative_and_edges_must_be_numbers(folder, capsys):
     assert "--edges must be numbers" in err
 
 
+def test_the_history_says_median(folder, capsys):
+    """Not the quantile that it is as well."""
+    answer = ask(capsys, *"median age 0 100 --candidates 10 --epsilon 0.5".split())
+    assert answer["query"]["query"] == "Median"
+    code, out, _ = run(capsys, "ledger", "history", "patients")
+    assert code == 0
+    assert "median of age" in out
+
+
 def test_a_preview_that_does_not_pass_says_why(folder, capsys):
     ask(capsys, "count", "--epsilon", "0.5")
     code, out, _ = run(capsys, *TABLE, *"count --epsilon 99 --preview".split())

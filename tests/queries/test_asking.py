@@ -78,17 +78,26 @@ BAD_QUESTIONS = [
     (lambda t: t.mean("age", math.nan, 5, epsilon=1), "lower must be a finite number, got nan"),
     (lambda t: t.mean("age", 0, math.inf, epsilon=1), "upper must be a finite number, got inf"),
     (lambda t: t.variance("age", "0", 5, epsilon=1), "lower must be a finite number, got '0'"),
-    (lambda t: t.sum("age", 0, 1e101, epsilon=1), "bounds must be within 1e.100 of 0"),
+    (lambda t: t.sum("age", 0, 1e101, epsilon=1), "bounds of 'age' must be within 1e.100"),
     (lambda t: t.sum("age", 0, 1e-101, epsilon=1), "more than 1e-100 apart"),
     (lambda t: t.mean("age", 0, 9, default=10, epsilon=1), "default must be from 0 to 9, got 10"),
     (lambda t: t.median("day", 0, 9, epsilon=1), "'day' must be numeric"),
     (lambda t: t.median("age", 9, 0, epsilon=1), "lower bound below its upper bound"),
+    (lambda t: t.median("x", -1e308, 1e308, epsilon=1), "bounds of 'x' must be within 1e.100 of 0"),
+    (lambda t: t.quantile("x", 0.1, 0, 2e100, epsilon=1), "bounds of 'x' must be within 1e.100"),
+    (lambda t: t.median("x", 0, 1e-101, epsilon=1), "bounds of 'x' must be more than 1e-100 apart"),
+    (
+        lambda t: t.group_by("city").median("x", -1e308, 1e308, epsilon=1),
+        "bounds of 'x' must be within 1e.100 of 0",
+    ),
     (lambda t: t.median("age", 0, 9, epsilon=1, delta=1e-6), "delta must be 0 for a quantile"),
     (lambda t: t.median("age", 0, 9, epsilon=1, candidates=1), "candidates must be a whole number"),
     (lambda t: t.quantile("age", 0, 0, 9, epsilon=1), "quantile must be strictly between 0 and 1"),
     (lambda t: t.quantile("age", 1e-9, 0, 9, epsilon=1), "at least 1e-06 away from 0 and 1"),
     (lambda t: t.histogram("age", [5], epsilon=1), "edges must be two or more increasing"),
     (lambda t: t.histogram("age", [5, 4], epsilon=1), "edges must be two or more increasing"),
+    (lambda t: t.histogram("age", 5, epsilon=1), "edges must be a list of numbers, got 5"),
+    (lambda t: t.histogram("age", "0,5", epsilon=1), "edges must be a list of numbers, got '0,5'"),
     (lambda t: t.histogram("age", [0, math.inf], epsilon=1), "edges must be a finite number"),
     (lambda t: t.histogram("age", [0, 1], keys=[1], epsilon=1), "edges .* or keys .*, not both"),
     (lambda t: t.histogram("age", epsilon=1), "the categories of 'age' must be public"),
@@ -137,17 +146,14 @@ BAD_QUESTIONS = [
         "key_share must be strictly between 0 and 1",
     ),
     (
-        lambda t: t.ask(GroupBy(["city"], MostCommon("city", epsilon=1), epsilon=1)),
+        lambda t: t.ask(GroupBy(["city"], MostCommon("city", epsilon=1))),
         "a group-by asks for a count, sum, mean, variance or quantile, not MostCommon",
     ),
     (
-        lambda t: t.ask(GroupBy(["city"], Count(epsilon=2), epsilon=1)),
-        "the epsilon of a group-by must be that of its question",
+        lambda t: t.ask(GroupBy(["city"], MostCommon("city", epsilon=1), private_keys=True)),
+        "a group-by asks for a count, sum, mean, variance or quantile, not MostCommon",
     ),
-    (
-        lambda t: t.ask(GroupBy(["city"], Count(epsilon=1, where="yes"), epsilon=1)),
-        "the where of a group-by must be that of its question",
-    ),
+    (lambda t: t.ask(GroupBy(["city"], "count")), "of must be a question such as Count"),
     (lambda t: t.most_common("city", winners=4, epsilon=1), "winners must be at most 3"),
     (lambda t: t.most_common("city", winners=0, epsilon=1), "winners must be a whole number"),
     (lambda t: t.most_common("city", epsilon=1, delta=1e-6), "delta must be 0 for a choice"),
@@ -257,8 +263,8 @@ THIRTY = {
     "variance": Variance("age", 0, 100, **TENTH),
     "median": Median("age", 0, 100, candidates=4, **TENTH),
     "histogram": Histogram("age", (0, 50, 100), **TENTH),
-    "by city": GroupBy(("city",), Mean("age", 0, 100, **TENTH), **TENTH),
-    "median by city": GroupBy(("city",), Median("age", 0, 100, candidates=4, **TENTH), **TENTH),
+    "by city": GroupBy(("city",), Mean("age", 0, 100, **TENTH)),
+    "median by city": GroupBy(("city",), Median("age", 0, 100, candidates=4, **TENTH)),
     "most common": MostCommon("city", **TENTH),
     "two winners": MostCommon("city", winners=2, **TENTH),
 }
@@ -324,6 +330,11 @@ def test_a_combined_request_is_all_or_nothing(protected):
     assert len(table.ask(Count(epsilon=0.5), Count(epsilon=0.5))) == 2
 
 
+def test_no_unit_enters_more_groups_than_it_has_rows(protected):
+    options = {"unit": "person_id", "max_rows_per_unit": 2, "max_groups_per_unit": 9}
+    assert protected(TABLE, **options).facts.groups == 2
+
+
 def test_a_preview_costs_nothing_and_agrees(people):
     questions = [Count(epsilon=0.5), Median("age", 0, 100, epsilon=0.25), THIRTY["by city"]]
     before, left = entries(people), people.status.left
@@ -371,6 +382,37 @@ def test_expressions_are_told_apart_by_what_they_say(people):
     assert people.where(lambda t: t.age > 25).count(epsilon=0.5, key="k").repeated
     with pytest.raises(LedgerError, match="another request"):
         people.where(ibis._.age > 26).count(epsilon=0.5, key="k")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"max_rows_per_unit": 3},
+        {"max_groups_per_unit": 1},
+        {"unit": "age", "unit_name": "person"},
+        {"unit": None, "max_rows_per_unit": None, "unit_name": "person"},
+    ],
+)
+def test_a_key_is_for_one_way_of_bounding(protected, new_ledger, changed):
+    """The event of a count of units is the same whatever the bounds: the request tells."""
+    terms = {"unit": "person_id", "max_rows_per_unit": 2, "max_groups_per_unit": 2}
+    terms |= {"ledger": new_ledger()}
+    protected(TABLE, **terms).count_units(epsilon=0.5, key="k")
+    assert protected(TABLE, **terms).count_units(epsilon=0.5, key="k").repeated
+    with pytest.raises(LedgerError, match="key 'k' was used for another request"):
+        protected(TABLE, **(terms | changed)).count_units(epsilon=0.5, key="k")
+
+
+def test_the_history_says_how_contributions_were_bounded(people):
+    people.where("yes").count(epsilon=0.5)
+    (entry,) = [e for e in people.ledger.history("people") if e.kind == "reserve"]
+    asked = Count(epsilon=0.5, where="yes").to_dict()
+    assert entry.data["request"] == {
+        "questions": [asked],
+        "unit": "person_id",
+        "max_rows_per_unit": 2,
+        "max_groups_per_unit": 2,
+    }
 
 
 def test_a_key_brings_back_tables_too(people):

@@ -63,9 +63,9 @@ QUESTIONS = [
     Histogram("x", (-3, 0, 0.5, 7), **P),
     Histogram("day", keys=(datetime.date(2026, 1, 3), datetime.date(2026, 1, 9)), **P),
     Crosstab(("city", "yes"), {"city": CITIES}, **P),
-    GroupBy(("city",), CountUnits(**P), CITIES, **P),
-    GroupBy(("city",), Median("x", -3, 7, candidates=5, **P), CITIES, **P),
-    GroupBy(("city", "yes"), Sum("x", -3, 7, **D), private_keys=True, **D),
+    GroupBy(("city",), CountUnits(**P), CITIES),
+    GroupBy(("city",), Median("x", -3, 7, candidates=5, **P), CITIES),
+    GroupBy(("city", "yes"), Sum("x", -3, 7, **D), private_keys=True),
     ArgMax("city", "x", -3, 7, CITIES, where="day > '2026-01-05' and city like '%a%'", **P),
 ]
 

@@ -31,7 +31,6 @@ from sfumato.queries.choices import ChoicePlan
 from sfumato.queries.engine import fetch, quiet
 from sfumato.queries.facts import Facts
 from sfumato.queries.filters import row_filter
-from sfumato.queries.measures import RowCount
 from sfumato.queries.private_keys import PrivateGroups
 from sfumato.queries.protected import _Bounded
 from sfumato.queries.quantiles import QuantilePlan
@@ -95,7 +94,7 @@ def duckdb_table(rows):
 def facts_of(table, rows=1, groups=1, neighbours="add-remove", unit="person"):
     columns = dict(table.schema().items())
     relation = Neighbours.parse(neighbours)
-    return Facts(columns, "person", unit, rows, min(rows, groups), relation)
+    return Facts(columns, "person", unit, rows, groups, relation)
 
 
 class Keys(dict):
@@ -125,15 +124,15 @@ def questions(delta, bounds):
         Variance("x", low, high, **price),
         Histogram("x", (-1.0, 0.0, 1.0, 5.0), **price),
         Crosstab(("city", "yes"), Keys(city=CITIES), **price),
-        *(GroupBy(("city",), of, keys=CITIES, **price) for of in grouped),
+        *(GroupBy(("city",), of, keys=CITIES) for of in grouped),
     ]
     if delta:
-        return [*found, *(GroupBy(("city",), of, private_keys=True, **price) for of in grouped[:3])]
+        return [*found, *(GroupBy(("city",), of, private_keys=True) for of in grouped[:3])]
     return [
         *found,
         Median("x", low, high, candidates=8, epsilon=1.0),
         Quantile("whole", 0.9, low, high, candidates=8, interval=False, epsilon=1.0),
-        GroupBy(("city",), Median("x", low, high, candidates=4, epsilon=1.0), CITIES, epsilon=1.0),
+        GroupBy(("city",), Median("x", low, high, candidates=4, epsilon=1.0), CITIES),
         MostCommon("city", CITIES, epsilon=1.0),
         ArgMax("city", "x", low, high, CITIES, epsilon=1.0),
     ]
@@ -169,8 +168,8 @@ def exact_parts(plan, query, where):
     if isinstance(plan, QuantilePlan):
         return [(rows_to_balances(plan, rows), plan.choice.sensitivity)]
     if isinstance(plan, ChoicePlan):
-        name = "n" if isinstance(plan.measure, RowCount) else "s"
-        return [(exact_counts(rows, (plan.axis,), [name])[name], plan.choice.sensitivity)]
+        scores = exact_counts(rows, (plan.axis,), [plan.part])[plan.part]
+        return [(scores, plan.choice.sensitivity)]
     parts = [part.name for part in plan.noise.parts]
     sensitivities = [mechanism.sensitivity for mechanism in plan.noise.mechanisms]
     if isinstance(plan, PrivateGroups):
@@ -302,7 +301,7 @@ def test_what_noise_is_calibrated_to(neighbours, rows):
     *_, squares = variance.noise.mechanisms
     unit = variance.measure.grid.square_value(1)
     assert squares.scale * unit == pytest.approx(twice * rows * 25 / 0.25, rel=1e-6)
-    units = GroupBy(("city",), CountUnits(epsilon=0.5), CITIES, epsilon=0.5).plan(facts)
+    units = GroupBy(("city",), CountUnits(epsilon=0.5), CITIES).plan(facts)
     assert units.noise.mechanisms[0].scale == twice * min(rows, len(CITIES)) / 0.5
 
 

@@ -257,9 +257,7 @@ def test_the_threshold_by_exact_arithmetic(scale, groups, delta):
 
 
 def test_a_group_of_one_unit_shows_as_seldom_as_delta_says():
-    query = GroupBy(
-        ("city",), Count(epsilon=2.0, delta=0.01), private_keys=True, epsilon=2.0, delta=0.01
-    )
+    query = GroupBy(("city",), Count(epsilon=2.0, delta=0.01), private_keys=True)
     plan = query.plan(facts(rows=2, groups=2))
     rows = [{"sfumato_axis_0": f"{i:06}", "units": 1, "n": 1} for i in range(100_000)]
     shown = len(plan.release(rows, SeededCoins(11)))
@@ -271,9 +269,7 @@ def test_a_group_of_one_unit_shows_as_seldom_as_delta_says():
 
 
 def test_large_private_groups_show_with_an_unbiased_count():
-    query = GroupBy(
-        ("city",), Count(epsilon=1.0, delta=1e-6), private_keys=True, epsilon=1.0, delta=1e-6
-    )
+    query = GroupBy(("city",), Count(epsilon=1.0, delta=1e-6), private_keys=True)
     plan = query.plan(facts(rows=3, groups=1))
     rows = [{"sfumato_axis_0": i, "units": 200, "n": 500} for i in range(4000)]
     cells = plan.release(rows, SeededCoins(11))
@@ -286,9 +282,7 @@ def test_large_private_groups_show_with_an_unbiased_count():
 
 
 def test_private_keys_come_in_their_own_order():
-    query = GroupBy(
-        ("city",), Count(epsilon=9.0, delta=1e-6), private_keys=True, epsilon=9.0, delta=1e-6
-    )
+    query = GroupBy(("city",), Count(epsilon=9.0, delta=1e-6), private_keys=True)
     plan = query.plan(facts())
     rows = [{"sfumato_axis_0": city, "units": 900, "n": 900} for city in ("c", "a", "b")]
     for order in itertools.permutations(rows):

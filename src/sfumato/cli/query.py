@@ -13,8 +13,10 @@ from sfumato.cli.options import AsJson, Plot
 from sfumato.cli.output import working
 from sfumato.cli.query_table import (
     By,
+    Candidates,
     Column,
     Confidence,
+    Default,
     Delta,
     DryRun,
     Epsilon,
@@ -27,6 +29,8 @@ from sfumato.cli.query_table import (
     SourceFirst,
     Upper,
     Where,
+    Winners,
+    WithInterval,
     ask_and_show,
     price_of,
     query,
@@ -82,7 +86,7 @@ def _of_column(name: str) -> Callable[..., None]:
         lower: Lower,
         upper: Upper,
         epsilon: Epsilon,
-        default: Annotated[float | None, typer.Option(help="What a missing value is.")] = None,
+        default: Default = None,
         delta: Delta = 0.0,
         where: Where = None,
         by: By = None,
@@ -118,8 +122,8 @@ def quantile(
     lower: Lower,
     upper: Upper,
     epsilon: Epsilon,
-    candidates: Annotated[int, typer.Option(help="Into how many parts the range falls.")] = 1000,
-    interval: Annotated[bool, typer.Option(help="Half of epsilon goes to an interval.")] = True,
+    candidates: Candidates = 1000,
+    interval: WithInterval = True,
     where: Where = None,
     by: By = None,
     confidence: Confidence = 0.95,
@@ -146,8 +150,8 @@ def median(
     lower: Lower,
     upper: Upper,
     epsilon: Epsilon,
-    candidates: Annotated[int, typer.Option(help="Into how many parts the range falls.")] = 1000,
-    interval: Annotated[bool, typer.Option(help="Half of epsilon goes to an interval.")] = True,
+    candidates: Candidates = 1000,
+    interval: WithInterval = True,
     where: Where = None,
     by: By = None,
     confidence: Confidence = 0.95,
@@ -160,10 +164,11 @@ def median(
 
     Example: ... median income 0 200000 --epsilon 0.5
     """
-    quantile(
-        context, column, 0.5, lower, upper, epsilon, candidates, interval, where, by, confidence,
-        key, preview, plot, as_json,
-    )  # fmt: skip
+    from sfumato.queries import Median
+
+    price = price_of(epsilon, 0.0, where, confidence)
+    question = Median(column, lower, upper, candidates, interval, **price)
+    ask_and_show(context, question, Manner(by, False, key, preview, as_json, plot))
 
 
 @app.command()
@@ -233,7 +238,7 @@ def most_common(
     column: Column,
     epsilon: Epsilon,
     keys: Keys = None,
-    winners: Annotated[int, typer.Option(help="How many, best first.")] = 1,
+    winners: Winners = 1,
     where: Where = None,
     confidence: Confidence = 0.95,
     key: Key = "",
@@ -260,7 +265,7 @@ def arg_max(
     upper: Upper,
     epsilon: Epsilon,
     keys: Keys = None,
-    winners: Annotated[int, typer.Option(help="How many, best first.")] = 1,
+    winners: Winners = 1,
     where: Where = None,
     confidence: Confidence = 0.95,
     key: Key = "",

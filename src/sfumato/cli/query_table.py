@@ -190,6 +190,12 @@ PrivateKeys = Annotated[
 Column = Annotated[str, typer.Argument(help="The column.")]
 Lower = Annotated[float, typer.Argument(help="Values below count as this.")]
 Upper = Annotated[float, typer.Argument(help="Values above count as this.")]
+Default = Annotated[float | None, typer.Option(help="What a missing value is.")]
+Candidates = Annotated[int, typer.Option(help="Into how many parts the range falls.")]
+WithInterval = Annotated[
+    bool, typer.Option("--interval/--no-interval", help="Half of epsilon goes to an interval.")
+]
+Winners = Annotated[int, typer.Option(help="How many, best first.")]
 Keys = Annotated[
     str | None, typer.Option(help='Public categories, "a,b,c"; else those of --domain.')
 ]

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
         Quantile,
         Sum,
         Variance,
-        query_from_dict,
     )
     from sfumato.queries.local import (
         LocalCount,
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
         LocalMean,
     )
     from sfumato.queries.opening import protect
+    from sfumato.queries.parsing import query_from_dict
     from sfumato.queries.protected import GroupedBy, Protected
 
 _HOMES = {
@@ -53,10 +53,11 @@ _HOMES = {
     "engine": "SourceError",
     "kinds": (
         "ArgMax Count CountUnits Crosstab GroupBy Histogram Mean Median MostCommon Quantile Sum "
-        "Variance query_from_dict"
+        "Variance"
     ),
     "local": "LocalCount LocalFrequency LocalMean",
     "opening": "protect",
+    "parsing": "query_from_dict",
     "protected": "GroupedBy Protected",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}

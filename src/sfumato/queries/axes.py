@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -78,14 +78,15 @@ class Bins(Axis):
     """The numbers in [e0, e1), [e1, e2), ..., [e(k-1), ek]; others are left out."""
 
     column: str
-    edges: tuple[float, ...]
+    edges: Sequence[float]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.edges, tuple | list):
-            validation.fail("edges", "a list of numbers", self.edges)
-        edges = tuple(validation.finite("edges", edge) for edge in self.edges)
+        given: Any = self.edges
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            validation.fail("edges", "a list of numbers", given)
+        edges = tuple(validation.finite("edges", edge) for edge in given)
         if len(edges) < 2 or any(b <= a for a, b in itertools.pairwise(edges)):
-            validation.fail("edges", "two or more increasing numbers", list(self.edges))
+            validation.fail("edges", "two or more increasing numbers", list(edges))
         object.__setattr__(self, "edges", edges)
 
     @property

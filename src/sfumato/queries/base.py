@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import ibis.expr.types as ir
 
@@ -23,7 +23,10 @@ from sfumato.core.randomness import Coins
 from sfumato.queries.facts import Facts
 from sfumato.queries.filters import Where, describe_filter
 
-__all__ = ["Cell", "Plan", "Query", "check_price"]
+__all__ = ["PRICE", "Cell", "Plan", "Query", "check_price"]
+
+PRICE = ("epsilon", "delta", "where", "confidence")
+"""What every question takes by name."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,12 @@ class Cell:
     high: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan(ABC):
     """A question priced for one table.
 
     Attributes:
+        facts: what it was priced for.
         event: what the release amounts to, for the ledger.
         guarantee: what it costs, as asked for.
         key_names: the columns that tell cells apart.
@@ -52,12 +56,13 @@ class Plan(ABC):
         note: what a reader must know of the interval.
     """
 
+    facts: Facts
     event: Event
     guarantee: Guarantee
-    key_names: tuple[str, ...] = ()
-    unit_of_value: str = ""
-    group_columns: tuple[str, ...] = ()
-    note: str = ""
+    key_names: tuple[str, ...]
+    unit_of_value: str
+    group_columns: tuple[str, ...]
+    note: str
 
     @abstractmethod
     def exact(self, table: ir.Table) -> ir.Table:
@@ -92,20 +97,24 @@ class Query(ABC):
             ValueError: for parameters that make no sense, or that do not fit the table.
         """
 
+    def about(self, where: Where) -> Self:
+        """The same question about other rows."""
+        return replace(self, where=where)
+
     def describe(self) -> str:
         """The question in a few words, for a ledger's history: "mean of age by city"."""
-        inner, columns = getattr(self, "of", None), getattr(self, "columns", ())
-        if isinstance(inner, Query):
-            return f"{inner.describe()} by {', '.join(columns)}"
         words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self).__name__).lower()
-        named = ", ".join(columns) or getattr(self, "over", "") or getattr(self, "column", "")
+        columns = ", ".join(getattr(self, "columns", ()))
+        named = columns or getattr(self, "over", "") or getattr(self, "column", "")
         return f"{words} of {named}" if named else words
 
     def to_dict(self) -> dict[str, Any]:
         """The question, JSON-ready: public, and part of the ledger's record."""
-        own = {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name != "where"}
-        said = {"where": describe_filter(self.where)} if self.where is not None else {}
-        return {"query": type(self).__name__} | own | said
+        given = [f.name for f in fields(self) if f.init]  # the others follow from these
+        own = {name: _plain(getattr(self, name)) for name in given if name != "where"}
+        said = "where" in given and self.where is not None
+        filtered = {"where": describe_filter(self.where)} if said else {}
+        return {"query": type(self).__name__} | own | filtered
 
 
 def _plain(value: Any) -> Any:

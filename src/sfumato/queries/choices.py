@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import ibis.expr.types as ir
 
@@ -30,19 +30,27 @@ from sfumato.queries.tabulate import cell_aggregate, exact_counts
 __all__ = ["ChoicePlan", "plan_choice"]
 
 
-@dataclass(frozen=True)
+@final
+@dataclass(frozen=True, kw_only=True)
 class ChoicePlan(Plan):
     """The winners, best first; no score is released with them.
 
     Formal guarantee: epsilon-DP by composition of as many choices, each of bounded range epsilon
     over their number, over candidates that are public.
+
+    Attributes:
+        measure: what makes a candidate's score.
+        part: the name of the one whole number that it is.
+        axis: the candidates.
+        winners: how many.
+        choice: the mechanism that draws each.
     """
 
-    facts: Facts = None  # type: ignore[assignment]
-    measure: Measure = None  # type: ignore[assignment]
-    axis: Axis = None  # type: ignore[assignment]
-    winners: int = 1
-    choice: Exponential = None  # type: ignore[assignment]
+    measure: Measure
+    part: str
+    axis: Axis
+    winners: int
+    choice: Exponential
 
     def exact(self, table: ir.Table) -> ir.Table:
         """The score of every candidate that has rows."""
@@ -50,8 +58,7 @@ class ChoicePlan(Plan):
 
     def release(self, rows: Sequence[dict[str, Any]], coins: Coins) -> tuple[Cell, ...]:
         """Draws the winners."""
-        name = "n" if isinstance(self.measure, RowCount) else "s"
-        scores = exact_counts(rows, (self.axis,), [name])[name].tolist()
+        scores = exact_counts(rows, (self.axis,), [self.part])[self.part].tolist()
         left = dict(zip(self.axis.labels, scores, strict=True))
         cells = []
         for rank in range(1, self.winners + 1):
@@ -62,7 +69,7 @@ class ChoicePlan(Plan):
 
 
 def plan_choice(
-    query: Query, facts: Facts, axis: Axis, measure: Measure, winners: int = 1
+    query: Query, facts: Facts, axis: Axis, measure: Measure, winners: int
 ) -> ChoicePlan:
     """Prices a choice of ``winners`` among the labels of ``axis``, by a count or a sum."""
     check_price(query)
@@ -87,9 +94,11 @@ def plan_choice(
         guarantee=Guarantee(query.epsilon, 0.0, facts.neighbours, facts.unit),
         key_names=("rank",),
         unit_of_value=axis.name,
+        group_columns=(),
         note=f"each within {shown:.4g} of the best left, {query.confidence:.0%}",
         facts=facts,
         measure=measure,
+        part=part.name,
         axis=axis,
         winners=winners,
         choice=choice,

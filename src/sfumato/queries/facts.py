@@ -26,7 +26,7 @@ class Facts:
         unit: whose presence is hidden, in words ("patient").
         unit_column: the column that tells whose a row is; None if every row is a unit of its own.
         rows: most rows of one unit that count.
-        groups: most groups that one unit's rows may enter in a group-by.
+        groups: most groups that one unit's rows may enter in a group-by; never more than ``rows``.
         neighbours: the relation.
         domains: categories declared public, by column.
         engine: where the table lives.
@@ -41,6 +41,9 @@ class Facts:
     domains: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     engine: str = "duckdb"
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "groups", min(self.groups, self.rows))
+
     def column(self, name: str) -> str:
         """The column called so, or an error that lists the columns."""
         return column_named(tuple(self.columns), name)
@@ -48,6 +51,18 @@ class Facts:
     def type_of(self, name: str) -> dt.DataType:
         """The type of a column."""
         return self.columns[self.column(name)]
+
+    def require_number(self, name: str) -> str:
+        """The column called so, if it holds numbers, or text that the engine can read as some.
+
+        Raises:
+            ValueError: for a column of another type, which is public.
+        """
+        kind = self.type_of(name)
+        text = kind.is_string() and self.engine in ("duckdb", "pyspark")
+        if not (kind.is_numeric() or kind.is_boolean() or text):
+            raise ValueError(f"column {name!r} must be numeric, got {kind}")
+        return self.column(name)
 
     def sensitivity(self, l1: int, l2: float, dimension: int, norm: Norm) -> Sensitivity:
         """What one unit may move, given what its rows add up to when it is added or removed.

@@ -22,10 +22,25 @@ import ibis
 from sfumato.core import validation
 from sfumato.queries.engine import Value, either
 
-__all__ = ["Grid", "bin_number"]
+__all__ = ["Grid", "bin_number", "declared_bounds"]
 
 _BITS = 24
 _LARGEST_BOUND = 1e100
+
+
+def declared_bounds(name: str, lower: object, upper: object) -> tuple[float, float]:
+    """Bounds of a column between which the arithmetic of doubles neither overflows nor underflows.
+
+    Raises:
+        ValueError: for bounds beyond 1e100, or closer than 1e-100 to each other.
+    """
+    low, high = validation.interval(name, lower, upper)
+    for bound in (low, high):
+        if abs(bound) > _LARGEST_BOUND:
+            validation.fail(name, f"within {_LARGEST_BOUND:g} of 0", bound)
+    if not high - low > 1 / _LARGEST_BOUND:
+        validation.fail(name, f"more than {1 / _LARGEST_BOUND:g} apart", (low, high))
+    return low, high
 
 
 @dataclass(frozen=True)
@@ -41,19 +56,14 @@ class Grid:
     centre: float = 0.0
 
     def __post_init__(self) -> None:
-        lower, upper = validation.interval("bounds", self.lower, self.upper)
-        for bound in (lower, upper):
-            if abs(bound) > _LARGEST_BOUND:
-                validation.fail("bounds", f"within {_LARGEST_BOUND:g} of 0", bound)
-        if not upper - lower > 1 / _LARGEST_BOUND:
-            validation.fail("bounds", f"more than {1 / _LARGEST_BOUND:g} apart", (lower, upper))
+        lower, upper = declared_bounds("bounds", self.lower, self.upper)
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
 
     @classmethod
     def centred(cls, lower: float, upper: float) -> Grid:
         """About the middle of the range, which halves what one row may add."""
-        low, high = validation.interval("bounds", lower, upper)
+        low, high = declared_bounds("bounds", lower, upper)
         return cls(low, high, low / 2 + high / 2)
 
     @property

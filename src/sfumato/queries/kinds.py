@@ -11,15 +11,17 @@ price.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, final
 
 from sfumato.core import validation
 from sfumato.queries.axes import Axis, Bins, categories
-from sfumato.queries.base import Plan, Query
+from sfumato.queries.base import PRICE, Plan, Query
 from sfumato.queries.choices import plan_choice
 from sfumato.queries.facts import Facts
+from sfumato.queries.filters import Where
 from sfumato.queries.measures import (
     BoundedMean,
     BoundedSum,
@@ -45,40 +47,74 @@ __all__ = [
     "Quantile",
     "Sum",
     "Variance",
-    "query_from_dict",
 ]
 
 
+# --- one number, of the table or of every group -------------------------------------------------
+
+
 @dataclass(frozen=True)
-class Count(Query):
-    """How many rows."""
+class _Groupable(Query):
+    """A question that can be asked of every group as well."""
+
+    @abstractmethod
+    def plan_by(self, facts: Facts, axes: tuple[Axis, ...]) -> Plan:
+        """The question's price and noise in every cell of some axes; of the table if none."""
 
     def plan(self, facts: Facts) -> Plan:
-        """One number; a unit adds at most R to it."""
-        return plan_tabulation(self, facts, self.measure)
+        """One cell: the table."""
+        return self.plan_by(facts, ())
+
+
+@dataclass(frozen=True)
+class _Measured(_Groupable):
+    """A question that a measure answers, by noise on whole numbers."""
+
+    @property
+    @abstractmethod
+    def measure(self) -> Measure:
+        """What is measured in each cell."""
+
+    def plan_by(self, facts: Facts, axes: tuple[Axis, ...]) -> Plan:
+        """The measure in every cell."""
+        return plan_tabulation(self, facts, self.measure, axes, grouped=bool(axes))
+
+
+@final
+@dataclass(frozen=True)
+class Count(_Measured):
+    """How many rows."""
 
     @property
     def measure(self) -> Measure:
-        """What a group-by measures in each group."""
+        """A unit adds at most R."""
         return RowCount()
 
 
+@final
 @dataclass(frozen=True)
-class CountUnits(Query):
+class CountUnits(_Measured):
     """How many units: patients rather than visits."""
-
-    def plan(self, facts: Facts) -> Plan:
-        """One number; a unit adds at most 1 to it."""
-        return plan_tabulation(self, facts, self.measure)
 
     @property
     def measure(self) -> Measure:
-        """What a group-by measures in each group."""
+        """A unit adds at most 1; 1 in each of G groups."""
         return UnitCount()
 
 
 @dataclass(frozen=True)
-class Sum(Query):
+class _OfColumn(_Measured):
+    """A measure of a column's values, clamped; attributes as of :class:`Sum`."""
+
+    column: str
+    lower: float
+    upper: float
+    default: float | None = None
+
+
+@final
+@dataclass(frozen=True)
+class Sum(_OfColumn):
     """The sum of a column's values, clamped to declared bounds.
 
     Attributes:
@@ -87,61 +123,56 @@ class Sum(Query):
         default: what a missing value counts as; nothing unless declared.
     """
 
-    column: str
-    lower: float
-    upper: float
-    default: float | None = None
-
-    def plan(self, facts: Facts) -> Plan:
-        """One number; a unit adds at most R max(|lower|, |upper|) to it."""
-        return plan_tabulation(self, facts, self.measure)
-
     @property
     def measure(self) -> Measure:
-        """What a group-by measures in each group."""
+        """A unit adds at most R max(|lower|, |upper|)."""
         return BoundedSum(self.column, self.lower, self.upper, self.default)
 
 
+@final
 @dataclass(frozen=True)
-class Mean(Query):
+class Mean(_OfColumn):
     """The mean of a column's values, clamped to declared bounds; attributes as of :class:`Sum`."""
-
-    column: str
-    lower: float
-    upper: float
-    default: float | None = None
-
-    def plan(self, facts: Facts) -> Plan:
-        """A noisy sum over a noisy count, half of the budget each."""
-        return plan_tabulation(self, facts, self.measure)
 
     @property
     def measure(self) -> Measure:
-        """What a group-by measures in each group."""
+        """A noisy sum over a noisy count, half of the budget each."""
         return BoundedMean(self.column, self.lower, self.upper, self.default)
 
 
+@final
 @dataclass(frozen=True)
-class Variance(Query):
+class Variance(_OfColumn):
     """The variance of a column's values, clamped; attributes as of :class:`Sum`."""
-
-    column: str
-    lower: float
-    upper: float
-    default: float | None = None
-
-    def plan(self, facts: Facts) -> Plan:
-        """A noisy count, sum and sum of squares."""
-        return plan_tabulation(self, facts, self.measure)
 
     @property
     def measure(self) -> Measure:
-        """What a group-by measures in each group."""
+        """A noisy count, sum and sum of squares."""
         return BoundedVariance(self.column, self.lower, self.upper, self.default)
 
 
 @dataclass(frozen=True)
-class Quantile(Query):
+class _OfOrder(_Groupable):
+    """A value below which the share ``quantile`` of a column's values lies."""
+
+    column: str
+    quantile: float
+    lower: float
+    upper: float
+    candidates: int = 1000
+    interval: bool = True
+
+    def plan_by(self, facts: Facts, axes: tuple[Axis, ...]) -> Plan:
+        """Exponential mechanism for the value, sparse vector technique for the interval."""
+        bounds = (self.lower, self.upper)
+        return plan_quantile(
+            self, facts, self.column, self.quantile, bounds, self.candidates, self.interval, axes
+        )
+
+
+@final
+@dataclass(frozen=True)
+class Quantile(_OfOrder):
     """A value below which the given share of a column's values lies.
 
     Attributes:
@@ -152,47 +183,19 @@ class Quantile(Query):
         interval: whether half of epsilon is spent on an interval.
     """
 
-    column: str
-    quantile: float
-    lower: float
-    upper: float
-    candidates: int = 1000
-    interval: bool = True
 
-    def plan(self, facts: Facts) -> Plan:
-        """Exponential mechanism for the value, sparse vector technique for the interval."""
-        return self.plan_by(facts, ())
-
-    def plan_by(self, facts: Facts, axes: tuple[Axis, ...]) -> Plan:
-        """The same in every cell of some axes."""
-        bounds = (self.lower, self.upper)
-        return plan_quantile(
-            self, facts, self.column, self.quantile, bounds, self.candidates, self.interval, axes
-        )
-
-
+@final
 @dataclass(frozen=True)
-class Median(Query):
-    """The middle value; attributes as of :class:`Quantile`."""
+class Median(_OfOrder):
+    """The middle value: the quantile at a half; attributes as of :class:`Quantile`."""
 
-    column: str
-    lower: float
-    upper: float
-    candidates: int = 1000
-    interval: bool = True
-
-    def plan(self, facts: Facts) -> Plan:
-        """The quantile at a half."""
-        return self.plan_by(facts, ())
-
-    def plan_by(self, facts: Facts, axes: tuple[Axis, ...]) -> Plan:
-        """The same in every cell of some axes."""
-        bounds = (self.lower, self.upper)
-        return plan_quantile(
-            self, facts, self.column, 0.5, bounds, self.candidates, self.interval, axes
-        )
+    quantile: float = field(default=0.5, init=False, repr=False)
 
 
+# --- tables -------------------------------------------------------------------------------------
+
+
+@final
 @dataclass(frozen=True)
 class Histogram(Query):
     """How many rows in each public bin of numbers, or with each public category.
@@ -212,15 +215,13 @@ class Histogram(Query):
         if self.edges is not None and self.keys is not None:
             raise ValueError("give edges (for numbers) or keys (for categories), not both")
         if self.edges is not None:
-            name = facts.column(self.column)
-            _ = BoundedSum(name, 0, 1).parts(facts, 1, False)  # checks that it holds numbers
-            edges = self.edges if isinstance(self.edges, int | float) else tuple(self.edges)
-            axes: tuple[Axis, ...] = (Bins(name, edges),)  # type: ignore[arg-type]
+            axes: tuple[Axis, ...] = (Bins(facts.require_number(self.column), self.edges),)
         else:
             axes = categories([self.column], self.keys, facts)
         return plan_tabulation(self, facts, RowCount(), axes)
 
 
+@final
 @dataclass(frozen=True)
 class Crosstab(Query):
     """How many rows with each combination of two or more columns' categories.
@@ -240,12 +241,12 @@ class Crosstab(Query):
         return plan_tabulation(self, facts, RowCount(), categories(self.columns, self.keys, facts))
 
 
+@final
 @dataclass(frozen=True)
 class GroupBy(Query):
     """A question asked of every group, at the price of the whole.
 
-    Its ``epsilon``, ``delta`` and ``where`` are those of the question inside, which is built by
-    :meth:`~sfumato.queries.Protected.group_by`.
+    Its ``epsilon``, ``delta``, ``where`` and ``confidence`` are those of the question inside.
 
     Attributes:
         columns: what to group by.
@@ -261,33 +262,43 @@ class GroupBy(Query):
     private_keys: bool = False
     key_share: float = 0.5
 
+    epsilon: float = field(init=False, repr=False)
+    delta: float = field(init=False, repr=False)
+    where: Where = field(init=False, repr=False)
+    confidence: float = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.of, Query):
+            validation.fail("of", "a question such as Count(epsilon=0.1)", self.of)
+        for name in PRICE:
+            object.__setattr__(self, name, getattr(self.of, name))
+
+    def about(self, where: Where) -> Self:
+        """The question inside about other rows."""
+        return replace(self, of=self.of.about(where))
+
+    def describe(self) -> str:
+        """The question inside, and by what."""
+        return f"{self.of.describe()} by {', '.join(self.columns)}"
+
     def plan(self, facts: Facts) -> Plan:
         """Public keys: every group is released. Private keys: those with enough units."""
-        measure = getattr(self.of, "measure", None)
-        for name in ("epsilon", "delta", "where", "confidence"):
-            if getattr(self.of, name, None) is not getattr(self, name) and (
-                getattr(self.of, name, None) != getattr(self, name)
-            ):
-                raise ValueError(
-                    f"the {name} of a group-by must be that of its question: build it with "
-                    "table.group_by(...).query(...)"
-                )
-        if self.private_keys:
-            if measure is None:
-                raise ValueError("a quantile by group needs public keys: give keys=")
-            return plan_private_groups(self, facts, measure, self.columns, self.key_share)
-        axes = categories(list(self.columns), self.keys, facts)
-        if measure is not None:
-            return plan_tabulation(self, facts, measure, axes, grouped=True)
-        plan_by = getattr(self.of, "plan_by", None)
-        if plan_by is None:
+        if not isinstance(self.of, _Groupable):
             kind = type(self.of).__name__
             raise ValueError(
                 f"a group-by asks for a count, sum, mean, variance or quantile, not {kind}"
             )
-        return plan_by(facts, axes)
+        if not self.private_keys:
+            return self.of.plan_by(facts, categories(list(self.columns), self.keys, facts))
+        if not isinstance(self.of, _Measured):
+            raise ValueError("a quantile by group needs public keys: give keys=")
+        return plan_private_groups(self.of, facts, self.of.measure, self.columns, self.key_share)
 
 
+# --- choices ------------------------------------------------------------------------------------
+
+
+@final
 @dataclass(frozen=True)
 class MostCommon(Query):
     """The category with the most rows, without its count.
@@ -308,6 +319,7 @@ class MostCommon(Query):
         return plan_choice(self, facts, axis, RowCount(), self.winners)
 
 
+@final
 @dataclass(frozen=True)
 class ArgMax(Query):
     """The category whose rows have the largest sum of a column, without the sum.
@@ -331,58 +343,3 @@ class ArgMax(Query):
         (axis,) = categories([self.over], self.keys, facts)
         measure = BoundedSum(self.column, self.lower, self.upper)
         return plan_choice(self, facts, axis, measure, self.winners)
-
-
-_KINDS: dict[str, type[Query]] = {
-    kind.__name__.lower(): kind
-    for kind in (
-        ArgMax,
-        Count,
-        CountUnits,
-        Crosstab,
-        GroupBy,
-        Histogram,
-        Mean,
-        Median,
-        MostCommon,
-        Quantile,
-        Sum,
-        Variance,
-    )
-}
-
-
-_OF_GROUPS = ("keys", "private_keys", "key_share")
-
-
-def query_from_dict(data: Mapping[str, Any]) -> Query:
-    """A question from JSON, as :meth:`Query.to_dict` writes it; names like "most-common" do too.
-
-    >>> query_from_dict({"query": "count", "epsilon": 0.1, "where": "age > 60"}).where
-    'age > 60'
-    >>> query_from_dict({"query": "count", "by": "ward", "epsilon": 0.1}).columns
-    ['ward']
-    """
-    if "by" in data:
-        by = data["by"]
-        grouped = {name: data[name] for name in _OF_GROUPS if name in data}
-        inner = {name: value for name, value in data.items() if name not in ("by", *grouped)}
-        columns = [by] if isinstance(by, str) else list(by)
-        shared = {name: inner[name] for name in ("where", "confidence") if name in inner}
-        return query_from_dict(
-            {"query": "groupby", "columns": columns, "of": inner} | grouped | shared
-        )
-    name = str(data.get("query", "")).replace("-", "").replace("_", "").lower()
-    if name not in _KINDS:
-        validation.fail("query", f"one of {', '.join(sorted(_KINDS))}", data.get("query"))
-    kind = _KINDS[name]
-    rest = {key: value for key, value in data.items() if key != "query"}
-    if isinstance(rest.get("of"), Mapping):
-        inner = query_from_dict(rest["of"])
-        rest |= {"of": inner}
-        rest = {"epsilon": inner.epsilon, "delta": inner.delta} | rest
-    try:
-        return kind(**rest)
-    except TypeError as error:
-        reason = str(error).split(") ", 1)[-1].removeprefix("__init__() ")
-        raise ValueError(f"the question {kind.__name__} is not well formed: {reason}") from None

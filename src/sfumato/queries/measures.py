@@ -27,14 +27,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import ibis.expr.types as ir
 
 from sfumato.core import validation
 from sfumato.queries.engine import Value
 from sfumato.queries.facts import Facts
-from sfumato.queries.fixed_point import Grid
+from sfumato.queries.fixed_point import Grid, declared_bounds
 from sfumato.queries.noise import Part
 from sfumato.queries.total import finite_number
 
@@ -74,12 +74,8 @@ class Measure(ABC):
         many = facts.unit_column is not None and facts.rows > 1
         return f"a {facts.unit} may hold {facts.rows}" if many else ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
-        own: dict[str, Any] = getattr(self, "__dict__", {})
-        return {"measure": type(self).__name__.lower()} | own
 
-
+@final
 @dataclass(frozen=True)
 class RowCount(Measure):
     """The number of rows."""
@@ -102,13 +98,14 @@ class RowCount(Measure):
         return "rows" if facts.unit_column else f"{facts.unit}s"
 
 
+@final
 @dataclass(frozen=True)
 class UnitCount(Measure):
     """The number of distinct units (patients rather than visits)."""
 
     def parts(self, facts: Facts, cells: int, grouped: bool) -> tuple[Part, ...]:
         """One unit counts once in a cell, in at most as many cells as it may enter."""
-        entered = min(_cells_entered(facts, grouped), cells)
+        entered = min(facts.groups if grouped else facts.rows, cells)
         return (Part("n", entered, math.sqrt(entered)),)
 
     def aggregates(self, table: ir.Table, facts: Facts) -> dict[str, Value]:
@@ -131,11 +128,6 @@ class UnitCount(Measure):
         return f"a {facts.unit} may be in {cells}" if cells > 1 else ""
 
 
-def _cells_entered(facts: Facts, grouped: bool) -> int:
-    """How many cells one unit's rows may fall into."""
-    return min(facts.rows, facts.groups) if grouped else facts.rows
-
-
 @dataclass(frozen=True)
 class _Bounded(Measure):
     """A measure of one column with declared bounds."""
@@ -146,7 +138,7 @@ class _Bounded(Measure):
     default: float | None = None
 
     def __post_init__(self) -> None:
-        lower, upper = validation.interval(f"bounds of {self.column!r}", self.lower, self.upper)
+        lower, upper = declared_bounds(f"bounds of {self.column!r}", self.lower, self.upper)
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
         if self.default is not None:
@@ -167,13 +159,8 @@ class _Bounded(Measure):
         number = finite_number(table[facts.column(self.column)], facts.engine)
         return number if self.default is None else number.fill_null(float(self.default))
 
-    def _check(self, facts: Facts) -> None:
-        kind = facts.type_of(self.column)
-        text = kind.is_string() and facts.engine in ("duckdb", "pyspark")
-        if not (kind.is_numeric() or kind.is_boolean() or text):
-            raise ValueError(f"column {self.column!r} must be numeric, got {kind}")
 
-
+@final
 @dataclass(frozen=True)
 class BoundedSum(_Bounded):
     """The sum of values clamped to [lower, upper]."""
@@ -185,7 +172,7 @@ class BoundedSum(_Bounded):
 
     def parts(self, facts: Facts, cells: int, grouped: bool) -> tuple[Part, ...]:
         """R rows of at most the larger bound each."""
-        self._check(facts)
+        facts.require_number(self.column)
         reach = facts.rows * self.grid.reach
         return (Part("s", reach, float(reach)),)
 
@@ -199,6 +186,7 @@ class BoundedSum(_Bounded):
         return value, value - error, value + error
 
 
+@final
 @dataclass(frozen=True)
 class BoundedMean(_Bounded):
     """The mean of values clamped to [lower, upper]: a noisy sum over a noisy count.
@@ -214,7 +202,7 @@ class BoundedMean(_Bounded):
 
     def parts(self, facts: Facts, cells: int, grouped: bool) -> tuple[Part, ...]:
         """Half of the budget each for the count and the sum."""
-        self._check(facts)
+        facts.require_number(self.column)
         reach = facts.rows * self.grid.reach
         return (
             Part("n", facts.rows, float(facts.rows), 0.5),
@@ -239,6 +227,7 @@ class BoundedMean(_Bounded):
         return min(max(self.grid.centre + self.grid.value(ratio), self.lower), self.upper)
 
 
+@final
 @dataclass(frozen=True)
 class BoundedVariance(_Bounded):
     """The (population) variance of values clamped to [lower, upper]."""
@@ -250,7 +239,7 @@ class BoundedVariance(_Bounded):
 
     def parts(self, facts: Facts, cells: int, grouped: bool) -> tuple[Part, ...]:
         """Half of the budget for the squares, a quarter each for count and sum."""
-        self._check(facts)
+        facts.require_number(self.column)
         reach, squares = facts.rows * self.grid.reach, facts.rows * self.grid.square_reach
         return (
             Part("n", facts.rows, float(facts.rows), 0.25),

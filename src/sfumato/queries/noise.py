@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.core.events import Event, compose
+from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import Coins
 from sfumato.core.sensitivity import Norm
 from sfumato.mechanisms.discrete_gaussian import DiscreteGaussian
@@ -88,7 +89,7 @@ def _mechanism(
     norm = Norm.L2 if delta > 0 else Norm.L1
     bound = facts.sensitivity(part.l1, part.l2, cells, norm)
     # A unit with one row moves one cell only, unless it may move from one cell to another.
-    one = facts.rows == 1 and facts.neighbours.value != "replace-one"
+    one = facts.rows == 1 and facts.neighbours is not Neighbours.REPLACE_ONE
     if delta == 0:
         return DiscreteLaplace.calibrate(bound, epsilon=epsilon * part.share, one_coordinate=one)
     return DiscreteGaussian.calibrate(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import ibis.expr.datatypes as dt
+
 from sfumato.core import validation
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import SYSTEM, Coins
@@ -13,6 +15,7 @@ from sfumato.queries.engine import engine_name
 from sfumato.queries.facts import Facts, check_keys
 from sfumato.queries.protected import Protected
 from sfumato.queries.sources import Source, open_source
+from sfumato.queries.total import column_named
 
 __all__ = ["DEFAULT_LEDGER", "protect"]
 
@@ -84,35 +87,55 @@ def _facts(
     domains: Mapping[str, Sequence[Any]] | None,
 ) -> Facts:
     columns = dict(source.table.schema().items())
+    most = _most_rows(unit, rows)
+    for name in columns:
+        if name.lower().startswith("sfumato_"):
+            validation.fail("column", "named otherwise (sfumato_... is ours)", name)
+    column = None if unit is None else _unit_column(columns, unit)
+    called = unit_name or (column.removesuffix("_id") if column else "") or "record"
+    return Facts(
+        columns=columns,
+        unit=called,
+        unit_column=column,
+        rows=most,
+        groups=most if groups is None else validation.count("max_groups_per_unit", groups),
+        neighbours=Neighbours.parse(neighbours),
+        domains=_public(columns, domains or {}),
+        engine=engine_name(source.table),
+    )
+
+
+def _most_rows(unit: str | None, rows: int | None) -> int:
+    """How many rows of a unit count."""
     if unit is None:
         if rows not in (None, 1):
             validation.fail("max_rows_per_unit", "left out without a unit column", rows)
-        rows = 1
-    elif rows is None:
+        return 1
+    if rows is None:
         raise ValueError(
             f"max_rows_per_unit must be given with unit={unit!r} (--max-rows): how many of one "
             "unit's rows may count is what the noise is calibrated to; declared, never measured"
         )
-    for name in columns:
-        if name.lower().startswith("sfumato_"):
-            validation.fail("column", "named otherwise (sfumato_... is ours)", name)
-    bare = Facts(columns, "row", None, 1, 1, Neighbours.ADD_REMOVE)
-    column = None if unit is None else bare.column(unit)
-    if column is not None and (columns[column].is_floating() or columns[column].is_nested()):
+    return validation.count("max_rows_per_unit", rows)
+
+
+def _unit_column(columns: Mapping[str, dt.DataType], unit: str) -> str:
+    """The column that tells whose a row is, of a type by which rows can be told apart."""
+    column = column_named(tuple(columns), unit)
+    if columns[column].is_floating() or columns[column].is_nested():
         raise ValueError(
             f"unit column {column!r} must hold text or whole numbers, got {columns[column]} "
             "(pandas makes ids floats when one is missing: astype('Int64') first)"
         )
-    most = validation.count("max_rows_per_unit", rows)
-    entered = most if groups is None else validation.count("max_groups_per_unit", groups)
-    called = unit_name or (column.removesuffix("_id") if column else "") or "record"
-    public = {
-        bare.column(key): check_keys(key, bare.type_of(key), values)
-        for key, values in (domains or {}).items()
-    }
-    relation = Neighbours.parse(neighbours)
-    engine = engine_name(source.table)
-    return Facts(columns, called, column, most, min(entered, most), relation, public, engine)
+    return column
+
+
+def _public(
+    columns: Mapping[str, dt.DataType], domains: Mapping[str, Sequence[Any]]
+) -> dict[str, tuple[Any, ...]]:
+    """The declared categories, by the columns' own names."""
+    names = {key: column_named(tuple(columns), key) for key in domains}
+    return {names[key]: check_keys(key, columns[names[key]], keys) for key, keys in domains.items()}
 
 
 def _open_account(ledger: Ledger, dataset: str, budget: Budget | None, facts: Facts) -> None:

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, final
 
 import ibis
 import ibis.expr.types as ir
@@ -59,17 +59,17 @@ def threshold(scale: float, groups: int, delta: float) -> int:
     return 1 + max(1, math.ceil(t * (1 + 1e-12) + 1e-9))
 
 
-@dataclass(frozen=True)
+@final
+@dataclass(frozen=True, kw_only=True)
 class PrivateGroups(Plan):
     """The groups that pass the threshold, each with its measure."""
 
-    facts: Facts = None  # type: ignore[assignment]
-    columns: tuple[str, ...] = ()
-    measure: Measure = None  # type: ignore[assignment]
-    selection: DiscreteLaplace = None  # type: ignore[assignment]
-    threshold: int = 0
-    noise: Noise = None  # type: ignore[assignment]
-    confidence: float = 0.95
+    columns: tuple[str, ...]
+    measure: Measure
+    selection: DiscreteLaplace
+    threshold: int
+    noise: Noise
+    confidence: float
 
     def exact(self, table: ir.Table) -> ir.Table:
         """Every group in the table; which of them exist stays inside."""
@@ -118,7 +118,7 @@ def _sort_key(value: Any) -> tuple[str, Any]:
 
 
 def plan_private_groups(
-    query: Query, facts: Facts, measure: Measure, columns: Sequence[str], key_share: float = 0.5
+    query: Query, facts: Facts, measure: Measure, columns: Sequence[str], key_share: float
 ) -> PrivateGroups:
     """Prices a group-by with private keys: ``key_share`` of epsilon and all of delta select them.
 
@@ -131,22 +131,12 @@ def plan_private_groups(
         raise ValueError(
             "private keys need add-remove or zero-out neighbours, got replace-one: declare the keys"
         )
-    names = tuple(facts.column(column) for column in columns)
-    if len(set(names)) != len(names):
-        validation.fail("columns", "different from each other", list(columns))
-    for name in names:
-        kind = facts.columns[name]
-        if not (kind.is_string() or kind.is_integer() or kind.is_boolean() or kind.is_date()):
-            raise ValueError(
-                f"column {name!r} must hold text, whole numbers, dates or yes and no, got {kind}"
-            )
-    groups = min(facts.rows, facts.groups)
+    names = _key_columns(facts, columns)
     for_keys = query.epsilon * share
-    step = Sensitivity(float(groups), Norm.L1, Neighbours.ADD_REMOVE, facts.unit, _MANY)
+    step = Sensitivity(float(facts.groups), Norm.L1, Neighbours.ADD_REMOVE, facts.unit, _MANY)
     selection = DiscreteLaplace.calibrate(step, epsilon=for_keys)
-    rest = replace(query, epsilon=query.epsilon - for_keys, delta=0.0)  # type: ignore[type-var]
     parts = measure.parts(facts, _MANY, True)
-    noise = calibrate(parts, facts, _MANY, rest.epsilon, 0.0)
+    noise = calibrate(parts, facts, _MANY, query.epsilon - for_keys, 0.0)
     keys = EpsilonDeltaEvent(for_keys, delta, Neighbours.ADD_REMOVE, facts.unit)
     return PrivateGroups(
         event=compose(keys, noise.event),
@@ -159,7 +149,21 @@ def plan_private_groups(
         columns=names,
         measure=measure,
         selection=selection,
-        threshold=threshold(selection.scale, groups, delta),
+        threshold=threshold(selection.scale, facts.groups, delta),
         noise=noise,
         confidence=query.confidence,
     )
+
+
+def _key_columns(facts: Facts, columns: Sequence[str]) -> tuple[str, ...]:
+    """Different columns whose values can be keys."""
+    names = tuple(facts.column(column) for column in columns)
+    if len(set(names)) != len(names):
+        validation.fail("columns", "different from each other", list(columns))
+    for name in names:
+        kind = facts.columns[name]
+        if not (kind.is_string() or kind.is_integer() or kind.is_boolean() or kind.is_date()):
+            raise ValueError(
+                f"column {name!r} must hold text, whole numbers, dates or yes and no, got {kind}"
+            )
+    return names

@@ -23,7 +23,7 @@ What happens, in this order:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import ibis.expr.types as ir
@@ -38,7 +38,7 @@ from sfumato.queries.base import Plan, Query
 from sfumato.queries.bounding import bound_groups, bound_rows, secret_key
 from sfumato.queries.engine import fetch
 from sfumato.queries.facts import Facts
-from sfumato.queries.filters import Where, named_filter, row_filter
+from sfumato.queries.filters import Expression, Where, named_filter, row_filter
 
 __all__ = ["GroupedBy", "Protected"]
 
@@ -85,7 +85,7 @@ class Protected:
         self.facts, self.ledger, self.dataset, self.analyst = facts, ledger, dataset, analyst
         self._table, self._coins = table, coins
         self._bounded = _Bounded(table, facts)
-        self._where: tuple[Where, ...] = ()
+        self._where: tuple[str | Expression, ...] = ()
 
     def __repr__(self) -> str:
         unit = self.facts.unit
@@ -107,12 +107,12 @@ class Protected:
 
         Contributions are bounded before, on the whole table.
         """
-        for condition in conditions:
-            row_filter(condition, self._table)  # a mistake is an error now
+        named = named_filter(conditions, self._table)
+        row_filter(named, self._table)  # a mistake is an error now
         view = Protected(
             self._table, self.facts, self.ledger, self.dataset, self.analyst, coins=self._coins
         )
-        view._bounded, view._where = self._bounded, (*self._where, *conditions)
+        view._bounded, view._where = self._bounded, (*self._where, *named)
         return view
 
     def group_by(
@@ -141,15 +141,15 @@ class Protected:
             ValueError: for bad questions, or if the budget refuses; nothing is spent then.
             SourceError: if the data source fails after the reservation, which stays charged.
         """
-        plans = self._plan(queries)
-        request = [query.to_dict() for query in self._with_filters(queries)]
+        asked = self._asked(queries)
+        plans = self._plan(asked)
         spending = self.ledger.spend(
             self.dataset,
             _joint(plans),
             analyst=self.analyst,
             key=key,
-            request=request,
-            label="; ".join(query.describe() for query in queries),
+            request=self._request(asked),
+            label="; ".join(query.describe() for query in asked),
         )
         if spending.repeated:
             return [Answer.from_dict(item) for item in spending.answer]
@@ -163,36 +163,46 @@ class Protected:
                     budget=spending.cap,
                     private=self._coins.private,
                 )
-                for query, plan in zip(self._with_filters(queries), plans, strict=True)
+                for query, plan in zip(asked, plans, strict=True)
             ]
             spending.commit([answer.to_dict() for answer in answers])
         return answers
 
     def preview(self, *queries: Query) -> Preview:
         """What the questions would cost, and whether they would pass; nothing is spent or read."""
+        plans = self._plan(self._asked(queries))
         return self.ledger.preview(
-            self.dataset, [plan.event for plan in self._plan(queries)], analyst=self.analyst
+            self.dataset, [plan.event for plan in plans], analyst=self.analyst
         )
 
-    def _with_filters(self, queries: Sequence[Query]) -> list[Query]:
-        if not self._where and all(query.where is None for query in queries):
-            return list(queries)
-        return [
-            replace(q, where=named_filter((*self._where, q.where), self._table))  # type: ignore[type-var]
-            for q in queries
-        ]
-
-    def _plan(self, queries: Sequence[Query]) -> list[Plan]:
+    def _asked(self, queries: Sequence[Query]) -> list[Query]:
+        """The questions, each about the rows of this view that it names itself."""
         if not queries:
             validation.fail("queries", "at least one question", queries)
         for query in queries:
             if not isinstance(query, Query):
                 validation.fail("queries", "questions such as Count(epsilon=0.1)", query)
-        plans = [query.plan(self.facts) for query in queries]
-        for query, plan in zip(self._with_filters(queries), plans, strict=True):
-            nothing = self._table.limit(0)
+        return [self._in_view(query) for query in queries]
+
+    def _in_view(self, query: Query) -> Query:
+        where = (*self._where, *named_filter(query.where, self._table))
+        return query.about(where) if where else query
+
+    def _plan(self, asked: Sequence[Query]) -> list[Plan]:
+        plans = [query.plan(self.facts) for query in asked]
+        nothing = self._table.limit(0)
+        for query, plan in zip(asked, plans, strict=True):
             fetch(plan.exact(self._filtered(nothing, query)), "checking the question on no rows")
         return plans
+
+    def _request(self, asked: Sequence[Query]) -> dict[str, Any]:
+        """What the ledger records: the questions, and how contributions are bounded for them."""
+        return {
+            "questions": [query.to_dict() for query in asked],
+            "unit": self.facts.unit_column,
+            "max_rows_per_unit": self.facts.rows,
+            "max_groups_per_unit": self.facts.groups,
+        }
 
     def _run(self, query: Query, plan: Plan) -> Any:
         table = self._bounded.table(plan.group_columns)
@@ -318,17 +328,7 @@ class GroupedBy:
 
     def query(self, of: Query) -> kinds.GroupBy:
         """The question for each group as one question, for :meth:`Protected.ask`."""
-        return kinds.GroupBy(
-            self.columns,
-            of,
-            self.keys,
-            self.private_keys,
-            self.key_share,
-            epsilon=of.epsilon,
-            delta=of.delta,
-            where=of.where,
-            confidence=of.confidence,
-        )
+        return kinds.GroupBy(self.columns, of, self.keys, self.private_keys, self.key_share)
 
     def _ask(self, make: Callable[..., Query], *arguments: Any, key: str, rest: Any) -> Answer:
         return self.table.ask(self.query(make(*arguments, **rest)), key=key)[0]

@@ -28,7 +28,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, final
 
 import ibis.expr.types as ir
 import numpy as np
@@ -45,7 +45,7 @@ from sfumato.mechanisms.sparse_vector import SparseVector
 from sfumato.queries.axes import Axis
 from sfumato.queries.base import Cell, Plan, Query, check_price
 from sfumato.queries.facts import Facts
-from sfumato.queries.fixed_point import bin_number
+from sfumato.queries.fixed_point import bin_number, declared_bounds
 from sfumato.queries.total import finite_number
 
 __all__ = ["QuantilePlan", "plan_quantile"]
@@ -53,7 +53,8 @@ __all__ = ["QuantilePlan", "plan_quantile"]
 _FINEST = 10**6
 
 
-@dataclass(frozen=True)
+@final
+@dataclass(frozen=True, kw_only=True)
 class QuantilePlan(Plan):
     """A quantile in every cell.
 
@@ -61,15 +62,14 @@ class QuantilePlan(Plan):
     compose to epsilon / G, and a unit's rows lie in at most G cells.
     """
 
-    facts: Facts = None  # type: ignore[assignment]
-    column: str = ""
-    lower: float = 0.0
-    upper: float = 1.0
-    bins: int = 1000
-    weights: tuple[int, int] = (1, 1)
-    axes: tuple[Axis, ...] = ()
-    choice: Exponential = None  # type: ignore[assignment]
-    search: SparseVector | None = None
+    column: str
+    lower: float
+    upper: float
+    bins: int
+    weights: tuple[int, int]
+    axes: tuple[Axis, ...]
+    choice: Exponential
+    search: SparseVector | None
 
     def exact(self, table: ir.Table) -> ir.Table:
         """The number of rows in each bin between neighbouring candidates, in each cell."""
@@ -130,33 +130,30 @@ def plan_quantile(
     column: str,
     quantile: float,
     bounds: tuple[float, float],
-    candidates: int = 1000,
-    interval: bool = True,
-    axes: tuple[Axis, ...] = (),
+    candidates: int,
+    interval: bool,
+    axes: tuple[Axis, ...],
 ) -> QuantilePlan:
     """Prices a quantile; with ``interval`` half of epsilon goes to the interval."""
     check_price(query)
     _check_quantile(query, facts, column, axes)
-    lower, upper = validation.interval(f"bounds of {column!r}", *bounds)
-    bins = validation.at_least("candidates", candidates, 2)
-    share = Fraction(validation.open_probability("quantile", quantile)).limit_denominator(_FINEST)
-    weights = (share.denominator - share.numerator, share.numerator)
-    if min(weights) < 1:
-        validation.fail("quantile", f"at least {1 / _FINEST:g} away from 0 and 1", quantile)
+    lower, upper = declared_bounds(f"bounds of {column!r}", *bounds)
+    bins, weights = validation.at_least("candidates", candidates, 2), _weights(quantile)
     step = Sensitivity(
         float(facts.rows * max(weights)), Norm.LINF, Neighbours.ADD_REMOVE, facts.unit
     ).under(facts.neighbours)
-    cells = min(facts.rows, facts.groups) if axes else 1
+    cells = facts.groups if axes else 1
     each = query.epsilon / cells
     choice = Exponential(each / 2 if interval else each, step)
     search = _search(each / 4, step, query.confidence) if interval else None
     one: Event = choice.event if search is None else compose(choice.event, *[search.event] * 2)
+    names = tuple(axis.name for axis in axes)
     return QuantilePlan(
         event=ParallelEvent((one,), cells) if axes else one,
         guarantee=Guarantee(query.epsilon, 0.0, facts.neighbours, facts.unit),
-        key_names=tuple(axis.name for axis in axes),
+        key_names=names,
         unit_of_value=column,
-        group_columns=tuple(axis.name for axis in axes),
+        group_columns=names,
         note=f"one of {bins + 1} candidates",
         facts=facts,
         column=column,
@@ -171,14 +168,20 @@ def plan_quantile(
 
 
 def _check_quantile(query: Query, facts: Facts, column: str, axes: tuple[Axis, ...]) -> None:
-    kind = facts.type_of(column)
-    text = kind.is_string() and facts.engine in ("duckdb", "pyspark")
-    if not (kind.is_numeric() or kind.is_boolean() or text):
-        raise ValueError(f"column {column!r} must be numeric, got {kind}")
+    facts.require_number(column)
     if query.delta > 0:
         validation.fail("delta", "0 for a quantile, which is chosen with pure DP", query.delta)
     if axes and facts.neighbours is Neighbours.REPLACE_ONE:
         raise ValueError("quantiles by group need add-remove or zero-out neighbours")
+
+
+def _weights(quantile: float) -> tuple[int, int]:
+    """What a row below a candidate, and one that is not, weighs: d - p and p for q = p/d."""
+    share = Fraction(validation.open_probability("quantile", quantile)).limit_denominator(_FINEST)
+    weights = (share.denominator - share.numerator, share.numerator)
+    if min(weights) < 1:
+        validation.fail("quantile", f"at least {1 / _FINEST:g} away from 0 and 1", quantile)
+    return weights
 
 
 def _search(epsilon: float, step: Sensitivity, confidence: float) -> SparseVector:

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import ibis.expr.types as ir
 import numpy as np
@@ -23,10 +23,10 @@ from sfumato.queries.noise import Noise, calibrate
 __all__ = ["Tabulation", "exact_counts", "plan_tabulation"]
 
 _MOST_CELLS = 10_000_000
-_NO_KEYS: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@final
+@dataclass(frozen=True, kw_only=True)
 class Tabulation(Plan):
     """One value with an interval in every cell.
 
@@ -36,11 +36,10 @@ class Tabulation(Plan):
     for the noise. Every cell is released, empty or not, so which cells are empty stays hidden.
     """
 
-    facts: Facts = None  # type: ignore[assignment]
-    measure: Measure = None  # type: ignore[assignment]
-    axes: tuple[Axis, ...] = ()
-    noise: Noise = None  # type: ignore[assignment]
-    confidence: float = 0.95
+    measure: Measure
+    axes: tuple[Axis, ...]
+    noise: Noise
+    confidence: float
 
     def exact(self, table: ir.Table) -> ir.Table:
         """One row a cell that is not empty (or one row in all, without axes)."""
@@ -67,12 +66,13 @@ def plan_tabulation(
         raise ValueError(f"the table must have at most {_MOST_CELLS:,} cells, got {cells:,}")
     parts = measure.parts(facts, cells, grouped)
     noise = calibrate(parts, facts, cells, query.epsilon, query.delta)
+    names = tuple(axis.name for axis in axes)
     return Tabulation(
         event=noise.event,
         guarantee=Guarantee(query.epsilon, query.delta, facts.neighbours, facts.unit),
-        key_names=tuple(axis.name for axis in axes),
+        key_names=names,
         unit_of_value=measure.counted(facts),
-        group_columns=tuple(axis.name for axis in axes) if grouped else _NO_KEYS,
+        group_columns=names if grouped else (),
         note=measure.note(facts, parts),
         facts=facts,
         measure=measure,
