@@ -20,7 +20,7 @@ setup: .venv/.ready
 	  || echo "make: no Java and no right to install it: the tests on Spark will be skipped"
 	@$(PYTHON) -m venv .venv
 	@echo "Installing the locked dependencies into .venv (a few minutes) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev,peers,queries,polars,postgres,spark,tables]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev,peers,queries,polars,postgres,spark,tables,torch]'
 	@touch $@
 
 demo: setup
@@ -43,6 +43,7 @@ bench: setup
 	$(BIN)/python benchmarks/accounting.py
 	$(BIN)/python benchmarks/ledger.py
 	$(BIN)/python benchmarks/queries.py
+	$(BIN)/python benchmarks/training.py
 
 format: setup
 	$(BIN)/ruff check --fix .
@@ -50,7 +51,8 @@ format: setup
 
 # Freezes what is installed now; run after changing the dependencies in pyproject.toml.
 lock: setup
-	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools > requirements.lock
+	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
+	  | sed 's/^\(torch==[0-9.]*\)+.*/\1/' > requirements.lock
 
 clean:
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis demo

@@ -1,0 +1,1 @@
+"""Learning from private data: training whose releases are planned, accounted and charged."""

@@ -1,0 +1,45 @@
+"""DP-SGD: private training that fits into anybody's PyTorch loop.
+
+Read in this order: ``plan`` (what a run promises, and the one object that sampler, sensitivity and
+accountant come from), ``lots``, ``clipping``, ``clipped_sum`` (the sum that noise is added to),
+``stepping`` (one noisy step), ``rehearsal`` (what is checked before anything is spent), ``trainer``
+(the loop), and ``gradients/`` for how per-example gradients are formed.
+
+======================  ==================================================
+here                    Abadi et al., arXiv:1607.00133
+======================  ==================================================
+``lot_size``            L
+``public_size``         N
+``sample_rate``         q = L/N
+``clip``                C
+``noise_multiplier``    sigma
+``steps``               T
+======================  ==================================================
+"""
+
+from sfumato.learning.dp_sgd.clipping import Adaptive, Automatic, Clipping, Flat, PerLayer
+from sfumato.learning.dp_sgd.errors import TrainingError
+from sfumato.learning.dp_sgd.lots import FixedSizeLots, Lots, PoissonLots, ShuffledLots
+from sfumato.learning.dp_sgd.noise import CoinNoise, NoiseSource, TorchNoise
+from sfumato.learning.dp_sgd.plan import TrainingPlan
+from sfumato.learning.dp_sgd.schedules import NoiseSchedule
+from sfumato.learning.dp_sgd.trainer import DPSGD
+
+__all__ = [
+    "DPSGD",
+    "Adaptive",
+    "Automatic",
+    "Clipping",
+    "CoinNoise",
+    "FixedSizeLots",
+    "Flat",
+    "Lots",
+    "NoiseSchedule",
+    "NoiseSource",
+    "PerLayer",
+    "PoissonLots",
+    "ShuffledLots",
+    "TorchNoise",
+    "TrainingError",
+    "TrainingPlan",
+]

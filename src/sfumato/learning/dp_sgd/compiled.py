@@ -1,0 +1,141 @@
+"""Forward, backward and clipping as one graph, for ``torch.compile``.
+
+The private step is ordinary tensor code: the tape records it, autograd runs it backwards, norms and
+weighted sums follow. Traced once on fake tensors (``make_fx``), all of that is one graph without
+hooks or Python in it, which ``torch.compile`` then optimises as a whole.
+
+A graph has fixed shapes. Physical batches are therefore filled up to a common number of units with
+rows of weight 0, which contribute exactly nothing. A model whose course depends on values cannot be
+traced and says so.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+from sfumato.learning.dp_sgd.clipped_sum import ClippedSum, clip_and_sum, group_norms
+from sfumato.learning.dp_sgd.clipping import ROUNDING, Adaptive
+from sfumato.learning.dp_sgd.errors import TrainingError
+from sfumato.learning.dp_sgd.gradients.tape import Tape
+from sfumato.learning.dp_sgd.physical import Part
+
+__all__ = ["CompiledSum"]
+
+_GRAIN = 32
+
+
+class _Losses(nn.Module):
+    """The model and its loss as one module, so that parameters can be passed in."""
+
+    def __init__(self, model: nn.Module, loss: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.model, self.loss = model, loss
+
+    def forward(self, *batch: Any) -> Tensor:
+        """One loss for each row."""
+        return self.loss(self.model, *batch)
+
+
+class CompiledSum:
+    """Clipped sums of physical batches, by a compiled graph for each padded size.
+
+    Args:
+        model: the user's.
+        loss: ``loss(model, *batch)``.
+        tape: whose sites the rehearsal filled in.
+        total: where sums go.
+        backend: what ``torch.compile`` is told; "eager" runs the traced graph as it is.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Callable[..., Tensor],
+        tape: Tape,
+        total: ClippedSum,
+        backend: str = "inductor",
+    ) -> None:
+        self._module = _Losses(model, loss)
+        self._tape, self._total, self._backend = tape, total, backend
+        self._graphs: dict[Any, Callable[..., Any]] = {}
+        self._capacity = 0
+
+    def __call__(self, batch: tuple[Any, ...], part: Part, loss_scale: float) -> None:
+        """Adds a physical batch to the lot's sum."""
+        copies = len(part.rows) // part.units
+        if part.units > self._capacity:
+            self._capacity = -(-int(part.units * 1.05) // _GRAIN) * _GRAIN
+        units = self._capacity
+        leaves, spec = pytree.tree_flatten(batch)
+        padded = [_fill(leaf, units * copies) for leaf in leaves]
+        like = next(iter(self._total.parameters.values()))
+        weights = torch.zeros(units * copies, dtype=torch.float32, device=like.device)
+        weights[: len(part.rows)] = torch.as_tensor(part.weights, dtype=torch.float32)
+        bound = torch.tensor(self._total.bounds, device=like.device)
+        values = dict(self._module.named_parameters()) | dict(self._module.named_buffers())
+        inputs = ([v.detach() for v in values.values()], padded, weights, bound)
+        key = (units, spec, tuple((tuple(x.shape), x.dtype) for x in padded), self._training())
+        if key not in self._graphs:
+            self._graphs[key] = self._trace(list(values), spec, units, loss_scale, inputs)
+        sums, norms, losses = self._graphs[key](*inputs)
+        names = [n for group in self._total.groups for n in group]
+        found = {n: s for n, s in zip(names, sums, strict=True) if s is not None}
+        self._total.merge(found, norms[: part.units], losses[: len(part.rows)])
+
+    def _training(self) -> tuple[bool, ...]:
+        return tuple(module.training for module in self._module.modules())
+
+    def _trace(
+        self, names: list[str], spec: Any, units: int, loss_scale: float, inputs: tuple[Any, ...]
+    ) -> Callable[..., Any]:
+        total, groups = self._total, self._total.groups
+        trained = {f"model.{name}": name for name in total.parameters}
+
+        def clipped(
+            values: list[Tensor], leaves: list[Any], weights: Tensor, bound: Tensor
+        ) -> tuple[list[Tensor | None], Tensor, Tensor]:
+            held = dict(zip(names, values, strict=True))
+            own = {n: held[n].detach().requires_grad_() for n in trained}
+            tape = Tape({trained[n]: p for n, p in own.items()}, self._tape.sites)
+            batch = pytree.tree_unflatten(leaves, spec)
+            with tape.recording(len(weights), units):
+                losses = torch.func.functional_call(self._module, {**held, **own}, batch)
+            counted = torch.where(weights > 0, losses, torch.zeros_like(losses)) * weights
+            gradients = tape.gradients(counted.sum() * loss_scale)
+            like = next(iter(own.values()))
+            norms = group_norms(gradients, groups, like) / loss_scale
+            scales = _scales(total, norms, bound) / loss_scale
+            sums = clip_and_sum(gradients, groups, scales)
+            return [sums.get(n) for g in groups for n in g], norms, counted.detach()
+
+        try:
+            graph = make_fx(clipped, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
+        except torch._subclasses.fake_tensor.DataDependentOutputException as error:
+            raise TrainingError(
+                f"the model cannot be compiled, because its course depends on values ({error}): "
+                "train it with compile=False"
+            ) from error
+        return torch.compile(graph, backend=self._backend, dynamic=False, fullgraph=True)
+
+
+def _scales(total: ClippedSum, norms: Tensor, bound: Tensor) -> Tensor:
+    eta = ROUNDING[str(norms.dtype).removeprefix("torch.")]
+    if isinstance(total.clipping, Adaptive):  # its norm changes from lot to lot: an input
+        ratio = norms / bound.to(norms.dtype)
+        return total.clipping.scales(ratio, (1.0,), eta)
+    return total.clipping.scales(norms, total.bounds, eta)
+
+
+def _fill(leaf: Any, rows: int) -> Any:
+    """The same rows, then the first of them again up to ``rows``."""
+    if not isinstance(leaf, Tensor):
+        return copy.copy(leaf)
+    extra = rows - len(leaf)
+    return torch.cat([leaf, leaf[:1].expand(extra, *leaf.shape[1:])]) if extra else leaf

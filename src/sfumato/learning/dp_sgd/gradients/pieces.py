@@ -1,0 +1,299 @@
+"""Pieces: one parameter's per-example gradients, in whatever form is cheapest to keep.
+
+Every piece answers three questions: each unit's squared norm, the weighted sum over units, and, if
+need be, all gradients written out. Norms and sums are formed in float32 at least.
+
+Units whose weight is 0 contribute exactly nothing, even where their numbers are NaN or infinite:
+they are blanked, not multiplied away.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from sfumato.learning.dp_sgd.gradients.cost import prefer_ghost
+from sfumato.learning.dp_sgd.gradients.memory import in_place
+
+__all__ = [
+    "Direct",
+    "Outer",
+    "Piece",
+    "Stacked",
+    "Tied",
+    "combine",
+    "exact",
+    "gram_norms",
+    "weigh",
+    "zero_rows",
+]
+
+
+def exact(tensor: Tensor) -> Tensor:
+    """In float32, or as it is where it is float64: the precision of norms and sums."""
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
+def weigh(tensor: Tensor, weights: Tensor) -> Tensor:
+    """Each unit's numbers times its weight; exactly 0 where the weight is 0."""
+    shaped = weights.to(tensor.dtype).view(-1, *(1,) * (tensor.ndim - 1))
+    return torch.where(shaped == 0, torch.zeros((), dtype=tensor.dtype), tensor * shaped)
+
+
+def zero_rows(tensor: Tensor, weights: Tensor, owned: bool) -> Tensor:
+    """The same numbers, but 0 for units whose weight is 0; in place where the tensor is ours."""
+    if owned and in_place(tensor):
+        return tensor.index_fill_(0, (weights == 0).nonzero().flatten(), 0)
+    shaped = weights.view(-1, *(1,) * (tensor.ndim - 1))
+    return torch.where(shaped == 0, torch.zeros((), dtype=tensor.dtype), tensor)
+
+
+def gram_norms(left: Tensor, right: Tensor) -> Tensor:
+    """|sum_t left_t right_t^T|^2 for each of (n, T, rows) and (n, T, columns).
+
+    It is sum_{t,s} (left_t . left_s)(right_t . right_s). The terms may cancel where their rounding
+    does not: with n-term inner products in unit roundoff u the error is about sqrt(n) u S^2, S =
+    sum_t |left_t| |right_t| (Higham and Mary, "A new approach to probabilistic rounding error
+    analysis", 2019). Four times that is added, so that no gradient passes for shorter than it is;
+    so is what products too small for the number format may have lost, each at most ``tiny``.
+    ``left`` may name one row each: (n, T) whole numbers.
+    """
+    named = not left.is_floating_point()
+    right_gram = torch.bmm(right, right.mT)
+    if named:
+        left_gram = (left.unsqueeze(1) == left.unsqueeze(2)).to(right.dtype)
+    else:
+        left_gram = torch.bmm(left, left.mT)
+    total = (left_gram * right_gram).flatten(1).sum(1)
+    widths = (0 if named else left.shape[2]), right.shape[2]
+    small = [width * torch.finfo(right.dtype).tiny for width in widths]
+    lengths = [
+        (gram.diagonal(dim1=1, dim2=2) + lost).sqrt()
+        for gram, lost in zip((left_gram, right_gram), small, strict=True)
+    ]
+    slack = 4 * math.sqrt(right.shape[1] + sum(widths)) * torch.finfo(right.dtype).eps / 2
+    rounding = slack * (lengths[0] * lengths[1]).sum(1).square()
+    lost = [s * other.sum(1).square() for s, other in zip(small, reversed(lengths), strict=True)]
+    return total.clamp(min=0) + rounding + lost[0] + lost[1]
+
+
+def _length(rows: Tensor) -> Tensor:
+    """(n,): each row's norm, with what squares too small for the number format may have lost."""
+    lost = math.sqrt(rows.shape[1] * torch.finfo(rows.dtype).tiny)
+    return torch.linalg.vector_norm(rows, dim=1) + lost
+
+
+class Piece(ABC):
+    """One parameter's gradients for U units."""
+
+    @abstractmethod
+    def squared_norms(self) -> Tensor:
+        """(U,): each unit's squared L2 norm, rounded to the safe (larger) side."""
+
+    @abstractmethod
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        """The parameter's shape: the sum over units of weight times gradient."""
+
+    @abstractmethod
+    def written(self) -> Tensor:
+        """(U, *shape): every unit's gradient."""
+
+    def settle(self) -> Piece:
+        """Decides how the norms are found, and lets go of what is no longer needed."""
+        return self
+
+
+@final
+@dataclass
+class Direct(Piece):
+    """Gradients written out: (U, *shape)."""
+
+    gradients: Tensor
+
+    @property
+    def _flat(self) -> Tensor:
+        shape = self.gradients.shape
+        return self.gradients.reshape(shape[0], math.prod(shape[1:]))
+
+    def squared_norms(self) -> Tensor:
+        """The sums of squares."""
+        return torch.linalg.vector_norm(self._flat, dim=1).square()
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        """One product of a vector with a matrix."""
+        flat = zero_rows(self._flat, weights, owned=True)
+        return (weights.to(flat.dtype) @ flat).view(self.gradients.shape[1:])
+
+    def written(self) -> Tensor:
+        """As they are."""
+        return self.gradients
+
+
+@final
+@dataclass
+class Outer(Piece):
+    """Gradients of a matrix in factors: each the sum over places of ``left`` times ``right``.
+
+    ``left`` is (U, T, rows), or (U, T) whole numbers that name one row each (an embedding). The
+    gradient of unit u is sum_t left[u, t] right[u, t]^T, in ``shape`` = (rows, columns).
+    """
+
+    left: Tensor
+    right: Tensor
+    shape: Sequence[int]
+    transposed: bool = False
+
+    @property
+    def _named(self) -> bool:
+        return not self.left.is_floating_point()
+
+    def settle(self) -> Piece:
+        """Writes the gradients out where that is cheaper."""
+        units, places, columns = self.right.shape
+        if prefer_ghost(units, places, self.shape[0], columns, self.right.device.type):
+            return self
+        return Direct(self.written())
+
+    def squared_norms(self) -> Tensor:
+        """From Gram matrices; of one place, the product of the factors' norms."""
+        if self.right.shape[1] == 1 and not self._named:
+            norms = [_length(f.flatten(1)) for f in (self.left, self.right)]
+            return (norms[0] * norms[1]).square()
+        return gram_norms(self.left, self.right)
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        """One ordinary weight gradient."""
+        right = weigh(self.right, weights).flatten(0, 1)
+        if self._named:
+            zeros = right.new_zeros(tuple(self.shape))
+            return self._oriented(zeros.index_add(0, self.left.flatten(), right))
+        left = zero_rows(self.left, weights, owned=False).flatten(0, 1)
+        return self._oriented(left.mT @ right)
+
+    def written(self) -> Tensor:
+        """(U, rows, columns)."""
+        if not self._named:
+            return self._oriented(torch.bmm(self.left.mT, self.right))
+        units, places, columns = self.right.shape
+        rows = self.shape[0]
+        flat = self.right.new_zeros((units * rows, columns))
+        starts = torch.arange(units, device=self.left.device).view(-1, 1) * rows
+        flat = flat.index_add(0, (self.left + starts).flatten(), self.right.flatten(0, 1))
+        return self._oriented(flat.view(units, rows, columns))
+
+    def _oriented(self, matrix: Tensor) -> Tensor:
+        return matrix.mT if self.transposed else matrix
+
+    def turned(self) -> Outer:
+        """The same gradients as those of the transposed matrix."""
+        if not self._named:  # factors change places, and can then be joined with others
+            return Outer(self.right, self.left, tuple(reversed(self.shape)), self.transposed)
+        return Outer(self.left, self.right, self.shape, not self.transposed)
+
+
+def combine(pieces: Sequence[Piece]) -> Piece:
+    """The gradients of a parameter used several times: the sum of its uses.
+
+    Norms of sums are not sums of norms. Factors of one kind are joined as more places of one use;
+    an embedding tied to an output layer keeps its factors, too; anything else is written out.
+    """
+    if len(pieces) == 1:
+        return pieces[0]
+    joined: list[Piece] = []
+    outers = [p for p in pieces if isinstance(p, Outer)]
+    for named in (True, False):
+        for transposed in (True, False):
+            same = [p for p in outers if (p._named, p.transposed) == (named, transposed)]
+            if same:
+                left, right = (
+                    torch.cat([getattr(p, f) for p in same], 1) for f in ("left", "right")
+                )
+                joined.append(Outer(left, right, same[0].shape, transposed))
+    others = [p for p in pieces if not isinstance(p, Outer)]
+    if len(joined) == 1 and not others:
+        return joined[0]
+    if not others and len(joined) == 2 and isinstance(joined[0], Outer):
+        tied = _tie(joined[0], joined[1])  # pyright: ignore[reportArgumentType]
+        if tied is not None:
+            return tied
+    return Direct(torch.stack([p.written() for p in [*joined, *others]]).sum(0))
+
+
+def _tie(embedding: Outer, head: Piece) -> Piece | None:
+    if not isinstance(head, Outer) or not embedding._named or head._named:
+        return None
+    if embedding.transposed != head.transposed:
+        return None
+    return Tied(embedding, head)
+
+
+@final
+@dataclass
+class Tied(Piece):
+    """One matrix that both names rows (an embedding) and multiplies (an output layer).
+
+    |E + H|^2 = |E|^2 + |H|^2 + 2 <E, H>, with <E, H> = sum_{t,s} left_H[s, row_t] (right_E[t] .
+    right_H[s]): two T x T matrices instead of a gradient of the vocabulary's size.
+    """
+
+    embedding: Outer
+    head: Outer
+
+    def settle(self) -> Piece:
+        """Writes the gradients out where that is cheaper."""
+        units, places, columns = self.head.right.shape
+        places += self.embedding.right.shape[1]
+        if prefer_ghost(units, places, self.head.shape[0], columns, self.head.right.device.type):
+            return self
+        return Direct(self.written())
+
+    def squared_norms(self) -> Tensor:
+        """With the rounding of the parts, and of their product, added."""
+        parts = self.embedding.squared_norms(), self.head.squared_norms()
+        places = self.embedding.left.shape[1]
+        index = self.embedding.left.unsqueeze(1).expand(-1, self.head.left.shape[1], -1)
+        left = self.head.left.gather(2, index)  # (U, S, T)
+        right = torch.bmm(self.head.right, self.embedding.right.mT)
+        cross = (left * right).flatten(1).sum(1)
+        lengths = [
+            torch.linalg.vector_norm(p, dim=2) for p in (self.head.right, self.embedding.right)
+        ]
+        bound = torch.bmm(left.abs(), lengths[1].unsqueeze(2)).squeeze(2) * lengths[0]
+        terms = right.shape[1] + places + self.head.right.shape[2]
+        slack = 8 * math.sqrt(terms) * torch.finfo(right.dtype).eps / 2
+        total = parts[0] + parts[1] + 2 * cross + slack * bound.sum(1)
+        return total.clamp(min=0)
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        """The sum of both."""
+        return self.embedding.weighted_sum(weights) + self.head.weighted_sum(weights)
+
+    def written(self) -> Tensor:
+        """The sum of both."""
+        return self.embedding.written() + self.head.written()
+
+
+@final
+@dataclass
+class Stacked(Piece):
+    """A parameter cut into parts along its first dimension, each with gradients of its own."""
+
+    parts: Sequence[Piece]
+
+    def squared_norms(self) -> Tensor:
+        """Parts do not overlap: their squared norms add."""
+        return torch.stack([part.squared_norms() for part in self.parts]).sum(0)
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        """One below the other."""
+        return torch.cat([part.weighted_sum(weights) for part in self.parts])
+
+    def written(self) -> Tensor:
+        """One below the other."""
+        return torch.cat([part.written() for part in self.parts], 1)

@@ -1,0 +1,357 @@
+"""The tape: sees every torch function that a forward pass calls with a trainable parameter.
+
+    tape = Tape(dict(model.named_parameters()), sites)
+    with tape.recording(rows=rows, units=units):
+        losses = model(x)                      # the model is neither wrapped nor changed
+    gradients = tape.gradients(losses.sum())   # one backward pass, no weight gradients
+
+Each call is one of three: *batched*, with a rule or the fallback for each parameter in it; *derived*
+(made of parameters alone, such as a transposed weight), which is then tracked like a parameter; or
+one that yields no gradient. What a call is was learned beforehand on a batch of a telling size
+(see :mod:`~sfumato.learning.dp_sgd.gradients.layout`): ``sites`` holds it, by function and parameter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from sfumato.learning.dp_sgd.gradients.decomposed import DECOMPOSED
+from sfumato.learning.dp_sgd.gradients.fallback import give_fallback, pull_back
+from sfumato.learning.dp_sgd.gradients.layout import AmbiguousLayout, find_layout
+from sfumato.learning.dp_sgd.gradients.memory import Scratch
+from sfumato.learning.dp_sgd.gradients.pieces import Direct, Outer, Piece, Stacked, combine
+from sfumato.learning.dp_sgd.gradients.rules import RULES
+from sfumato.learning.dp_sgd.gradients.uses import NotCovered, Site, Use, function_name
+
+__all__ = ["Gradients", "Sites", "Tape"]
+
+Sites = dict[Hashable, Site]
+"""What was learned of each place: by function and parameters' names."""
+
+_TURNS = {Tensor.t, torch.t, Tensor.T.__get__, Tensor.mT.__get__, Tensor.transpose, torch.transpose}  # type: ignore[attr-defined]
+_SPLITS = {Tensor.chunk, torch.chunk, Tensor.split, torch.split}
+
+
+@dataclass(eq=False)
+class _Call:
+    """A batched call whose output gradient is awaited."""
+
+    use: Use
+    what: str
+    key: Hashable
+    edge: GradientEdge
+    targets: tuple[str, ...]
+    pieces: dict[str, Piece] = field(default_factory=dict[str, Piece])
+
+
+@dataclass(eq=False)
+class _Derived:
+    """A call on parameters alone."""
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    parents: tuple[Tensor, ...]
+    names: tuple[str, ...]
+
+
+@dataclass
+class Gradients:
+    """Every parameter's gradients for U units, after one backward pass."""
+
+    units: int
+    pieces: dict[str, Piece]
+
+    def squared_norms(self, name: str) -> Tensor | None:
+        """(U,), or None for a parameter that had no part in the loss."""
+        return self.pieces[name].squared_norms() if name in self.pieces else None
+
+
+class Tape(TorchFunctionMode):
+    """Records uses of ``parameters`` by name.
+
+    Args:
+        parameters: the trainable ones.
+        sites: what is known of each place; filled in while ``learning``.
+    """
+
+    def __init__(self, parameters: Mapping[str, Tensor], sites: Sites | None = None) -> None:
+        super().__init__()
+        self.parameters = dict(parameters)
+        self.sites: Sites = {} if sites is None else sites
+        self.scratch = Scratch()
+        self.on_call: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None = None
+        self._inputs_by_structure: dict[Hashable, list[int]] = {}
+        self._rows = self._units = 0
+        self._learning = False
+        self._active = False
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets what was recorded."""
+        self._tracked = {id(p): (name, p) for name, p in self.parameters.items()}
+        self._names = {key: name for key, (name, _) in self._tracked.items()}
+        self._calls: list[_Call] = []
+        self._derived: list[_Derived] = []
+        self._counts: Counter[str] = Counter()
+        self._deferred: Exception | None = None
+
+    @contextlib.contextmanager
+    def recording(self, rows: int, units: int, learning: bool = False) -> Generator[None]:
+        """Records what is called inside; several passes add up until :meth:`gradients`."""
+        if self._active:  # a model called inside a model
+            yield
+            return
+        self._rows, self._units, self._learning = rows, units, learning
+        self._active = True
+        try:
+            with self:
+                yield
+        finally:
+            self._active = False
+
+    # --- while the forward pass runs --------------------------------------------------------------
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Runs the function, and notes it if a tracked tensor is among its arguments."""
+        kwargs = kwargs or {}
+        if self.on_call is not None:
+            replaced = self.on_call(func, args, kwargs)
+            if replaced is not NotImplemented:
+                return replaced
+        if not torch.is_grad_enabled():
+            return func(*args, **kwargs)
+        tracked = list(self._tracked_among(args, kwargs))
+        if not tracked:
+            return func(*args, **kwargs)
+        expand = DECOMPOSED.get(function_name(func))
+        if expand is not None:
+            try:
+                with self:  # its parts are functions with rules
+                    return expand(*args, **kwargs)
+            except NotCovered as error:
+                self._defer(error)
+        out = func(*args, **kwargs)
+        try:
+            self._note(func, args, kwargs, out, tracked)
+        except (NotCovered, AmbiguousLayout) as error:
+            self._defer(error)
+        return out
+
+    def _defer(self, error: Exception) -> None:
+        """Keeps the first refusal until the backward pass: a forward pass is the user's own."""
+        if self._deferred is None:
+            self._deferred = error
+
+    def raise_deferred(self) -> None:
+        """Raises what was refused while the forward pass ran, if anything was."""
+        if self._deferred is not None:
+            error, self._deferred = self._deferred, None
+            self.clear()
+            raise error
+
+    def _tracked_among(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Tensor]:
+        for value in (*args, *kwargs.values()):
+            if id(value) in self._names:
+                yield value
+            elif type(value) in (list, tuple):
+                yield from (item for item in value if id(item) in self._names)
+
+    def _note(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, tracked: list[Tensor]
+    ) -> None:
+        outputs = [out] if isinstance(out, Tensor) else _tensors(out)
+        live = [o for o in outputs if o.requires_grad and id(o) not in self._names]
+        if not live:
+            return
+        what = function_name(func)
+        targets = tuple(dict.fromkeys(self._names[id(t)] for t in tracked))
+        key = (what, targets, live[0].ndim)
+        site = self._site(key, args, kwargs, live[0])
+        if site.output is None:
+            self._derive(func, args, kwargs, outputs, tracked)
+        elif len(outputs) > 1:
+            raise NotCovered(f"{what} of {targets[0]!r} gives several batches")
+        else:
+            self._await(func, args, kwargs, live[0], key, site, targets)
+
+    def _site(
+        self, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor
+    ) -> Site:
+        if self._learning:
+            leaves = pytree.tree_leaves((args, kwargs))
+            inputs = tuple(
+                find_layout(leaf.shape, self._rows) if id(leaf) not in self._names else None
+                for leaf in leaves
+                if isinstance(leaf, Tensor)
+            )
+            site = Site(find_layout(output.shape, self._rows), inputs)
+            if self.sites.setdefault(key, site) != site:
+                what, targets, _ = key  # type: ignore[misc]
+                raise NotCovered(f"{what} of {targets[0]!r} has its batch in two places")
+            return site
+        if key not in self.sites:
+            what, targets, _ = key  # type: ignore[misc]
+            raise NotCovered(
+                f"{what} of {targets[0]!r} was not called in the check before training: the "
+                "model's structure must not depend on the data"
+            )
+        return self.sites[key]
+
+    def _derive(
+        self,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        outputs: list[Tensor],
+        tracked: list[Tensor],
+    ) -> None:
+        parents = tuple({id(t): t for t in tracked}.values())
+        base = f"{'+'.join(self._names[id(p)] for p in parents)}:{function_name(func)}"
+        names = tuple(f"{base}:{len(self._derived)}:{i}" for i in range(len(outputs)))
+        self._derived.append(_Derived(func, args, kwargs, parents, names))
+        for name, output in zip(names, outputs, strict=True):
+            self._tracked[id(output)] = (name, output)
+            self._names[id(output)] = name
+
+    def _await(
+        self,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        output: Tensor,
+        key: Hashable,
+        site: Site,
+        targets: tuple[str, ...],
+    ) -> None:
+        use = Use(site, self._units, self._names, self.scratch)
+        rule = RULES.get(func)
+        if rule is not None:
+            with contextlib.suppress(NotCovered) if not self._strict(func) else contextlib.nullcontext():
+                rule(use, *args, **kwargs)
+        missing = [t for t in self._tracked_among(args, kwargs) if id(t) not in use.builds]
+        if missing:
+            if function_name(func).endswith("_") and not function_name(func).endswith("__"):
+                raise NotCovered(f"{function_name(func)} works in place")
+            give_fallback(use, func, args, kwargs, self._rows)
+        call = _Call(use, function_name(func), key, get_gradient_edge(output), targets)
+        self._calls.append(call)
+        self._counts.update(targets)
+        output.register_hook(lambda grad: self._receive(call, grad))
+
+    @staticmethod
+    def _strict(func: Any) -> bool:
+        """Whether a rule's refusal is final: the fallback would be wrong there, not just slow."""
+        return func in (torch.nn.functional.batch_norm, torch.nn.functional.embedding, torch.nn.functional.instance_norm)
+
+    # --- while the backward pass runs -------------------------------------------------------------
+
+    def _receive(self, call: _Call, grad: Tensor) -> None:
+        with torch.no_grad(), torch.autocast(grad.device.type, enabled=False):
+            call.use.check_kept()
+            for target, build in call.use.builds.items():
+                name, _ = self._tracked[target]
+                piece = build(grad.detach())
+                call.pieces[name] = piece.settle() if self._counts[name] == 1 else piece
+            call.use.builds.clear()
+
+    def gradients(self, total: Tensor) -> Gradients:
+        """One backward pass from ``total``, the sum over examples; forgets the recording.
+
+        Raises:
+            NotCovered: if a use of a parameter has no exact per-example gradient.
+        """
+        self.raise_deferred()
+        try:
+            starts = self._starts()
+            if starts:
+                torch.autograd.grad(total, [self._calls[i].edge for i in starts], allow_unused=True)
+            with torch.no_grad():
+                return Gradients(self._units, self._gather())
+        finally:
+            self.clear()
+
+    def _starts(self) -> list[int]:
+        """The calls from which no other call can be reached: a backward pass to them meets all."""
+        structure = tuple(call.key for call in self._calls)
+        if structure not in self._inputs_by_structure:
+            self._inputs_by_structure[structure] = _first_calls(self._calls)
+        return self._inputs_by_structure[structure]
+
+    def _gather(self) -> dict[str, Piece]:
+        found: dict[str, list[Piece]] = {}
+        for call in self._calls:
+            for name, piece in call.pieces.items():
+                found.setdefault(name, []).append(piece)
+        for derived in reversed(self._derived):
+            gradients = {n: combine(found.pop(n)) for n in derived.names if n in found}
+            for name, piece in self._to_parents(derived, gradients).items():
+                found.setdefault(name, []).append(piece)
+        return {name: combine(pieces).settle() for name, pieces in found.items()}
+
+    def _to_parents(self, derived: _Derived, pieces: dict[str, Piece]) -> dict[str, Piece]:
+        if not pieces:
+            return {}
+        parents = {self._names[id(p)]: p for p in derived.parents}
+        first, name = next(iter(pieces.values())), next(iter(parents))
+        if derived.function in _TURNS and parents[name].ndim == 2 and isinstance(first, Outer):
+            return {name: first.turned()}
+        if derived.function in _SPLITS and _along_first(derived) and len(pieces) == len(derived.names):
+            return {name: Stacked([pieces[n].settle() for n in derived.names])}
+        written = {derived.names.index(n): piece.written() for n, piece in pieces.items()}
+        gradients = pull_back(
+            derived.function, derived.args, derived.kwargs, derived.parents, written
+        )
+        return {n: Direct(g) for n, g in zip(parents, gradients, strict=True)}
+
+
+def _along_first(derived: _Derived) -> bool:
+    dim = derived.kwargs.get("dim", derived.args[2] if len(derived.args) > 2 else 0)
+    return dim == 0
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    if isinstance(value, (list, tuple)):
+        return [item for item in value if isinstance(item, Tensor)]
+    return []
+
+
+def _first_calls(calls: list[_Call]) -> list[int]:
+    """Positions of calls that depend on no other call, found by walking the autograd graph."""
+    nodes = {call.edge.node for call in calls}
+    reaches: dict[Node, bool] = {}
+
+    def below(start: Node) -> bool:
+        """Whether a recorded node lies beyond ``start``."""
+        stack: list[Node] = [start]
+        while stack:
+            node = stack[-1]
+            if node in reaches:
+                stack.pop()
+                continue
+            nexts = [n for n, _ in node.next_functions if n is not None]
+            waiting = [n for n in nexts if n not in nodes and n not in reaches]
+            if any(n in nodes or reaches.get(n, False) for n in nexts):
+                reaches[node] = True
+                stack.pop()
+            elif waiting:
+                stack.extend(waiting)
+            else:
+                reaches[node] = False
+                stack.pop()
+        return reaches[start]
+
+    first = [i for i, call in enumerate(calls) if not below(call.edge.node)]
+    return first

@@ -1,0 +1,152 @@
+"""A journal of started steps, and files that survive a crash at any instant.
+
+Before a lot is read its step goes into the journal, and to the disk. So whatever happens afterwards
+(kill -9, power loss), it is known which lots may have been read, and their cost counts.
+
+Every entry is a line of 16 bytes, which no disk splits between two sectors. A torn or damaged entry
+counts as a step started.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import final
+
+__all__ = ["Journal", "create", "replace_durably"]
+
+_SLOT = 16  # fifteen digits and a line's end
+
+
+@final
+class Journal:
+    """An append-only file of started steps; one process at a time appends.
+
+    Args:
+        path: of the journal; its lock is beside it. Nothing is created before the first entry.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = self._lock = -1
+        self._path = path
+        self._started = self._read()
+
+    @property
+    def started(self) -> int:
+        """How many steps may have been started; see :func:`_count`."""
+        return self._started
+
+    def append(self, step: int) -> None:
+        """Durable when it returns."""
+        self.open()
+        _write(self._file, _slot(step))
+        _sync(self._file)
+        self._started = max(self._started, step) + 1
+
+    def open(self) -> None:
+        """Makes this process the one that appends, until it ends or closes the journal.
+
+        Raises:
+            ValueError: if another process is.
+        """
+        if self._file >= 0:
+            return
+        lock = os.open(self._path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            raise ValueError(
+                f"folder must not be in use, but another process trains in {self._path.parent}: "
+                "wait for it, or give this run a folder of its own"
+            ) from None
+        self._lock = lock
+        self._started = max(self._started, self._read())
+        self._file = os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        size = os.fstat(self._file).st_size
+        _write(self._file, b"?" * (-size % _SLOT))  # so that a torn entry stays one entry
+        _sync(self._file)
+        _sync_folder(self._path.parent)
+
+    def at_least(self, started: int) -> None:
+        """Takes somebody's word that so many steps were started."""
+        if started > self._started:
+            self.append(started - 1)
+
+    def close(self) -> None:
+        """Lets another process append."""
+        if self._file >= 0:
+            os.close(self._file)
+            os.close(self._lock)
+            self._file = self._lock = -1
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _read(self) -> int:
+        return _count(self._path.read_bytes()) if self._path.exists() else 0
+
+
+def _slot(step: int) -> bytes:
+    return b"%015d\n" % step
+
+
+def _count(data: bytes) -> int:
+    """How many steps may have been started, by a journal's bytes.
+
+    At least the number of entries, and at least one more than the furthest step among them: a step
+    that was repeated counts again, and so does one that was skipped.
+    """
+    started = 0
+    for at in range(0, len(data), _SLOT):
+        slot = data[at : at + _SLOT]
+        whole = len(slot) == _SLOT and slot[:-1].isdigit() and slot.endswith(b"\n")
+        started = max(started, int(slot) if whole else 0) + 1
+    return started
+
+
+def create(path: Path, data: bytes = b"") -> int:
+    """A new or emptied file for the owner alone, open for writing."""
+    file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+    os.fchmod(file, 0o600)
+    _write(file, data)
+    return file
+
+
+def replace_durably(file: int, unfinished: Path, target: Path) -> None:
+    """Gives a finished file its name: after a crash it is there as a whole, or not at all.
+
+    Args:
+        file: the open file; closed on return.
+        unfinished: its name up to now.
+        target: its name from now on, in the same folder.
+    """
+    try:
+        _sync(file)
+    finally:
+        os.close(file)
+    os.replace(unfinished, target)
+    _sync_folder(target.parent)
+
+
+def _write(file: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(file, data) :]
+
+
+def _sync(file: int) -> None:
+    """Returns when the disk itself has it."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is not None:  # macOS, where fsync stops at the disk's cache
+        fcntl.fcntl(file, full)
+    else:
+        os.fdatasync(file)
+
+
+def _sync_folder(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

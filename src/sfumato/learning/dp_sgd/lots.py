@@ -1,0 +1,405 @@
+"""Lots: which units take part in a step, and what the step then costs.
+
+One object makes both the sampler and the event, so that they cannot disagree.
+
+==============  ==================================  ==============================  ============
+lots            sampler                             one step, noise multiplier z    neighbours
+==============  ==================================  ==============================  ============
+Poisson         every unit by its own coin          Gaussian, amplified by q        all
+fixed size      L units without replacement         Gaussian at 2C, amplified       public sizes
+shuffled        a permutation each epoch, cut       none: one Gaussian each epoch   public sizes
+==============  ==================================  ==============================  ============
+
+``population`` is the declared, public number of units N. The true number is private under
+add/remove; it enters neither the rate L/N nor the normaliser L, and no error depends on it.
+Amplification holds against those who do not see which units a lot holds.
+
+    >>> lots = PoissonLots(size=600, population=60_000)
+    >>> lots.sample_rate, lots.expected_size, lots.steps_for(epochs=60)
+    (0.01, 600.0, 6000)
+    >>> from sfumato.core.events import dp_sgd
+    >>> lots.events([(1.711, 6000)], "add-remove") == dp_sgd(1.711, 0.01, 6000)
+    True
+
+References: Abadi et al., arXiv:1607.00133, algorithm 1 (Poisson); Balle, Barthe and Gaboardi,
+arXiv:1807.01647, theorems 8 and 9 (amplification); Chua et al., arXiv:2403.17673 (why shuffled
+lots must not be accounted as Poisson ones).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from sfumato.core import validation
+from sfumato.core.events import (
+    EpsilonDeltaEvent,
+    Event,
+    FixedSizeSampledEvent,
+    GaussianEvent,
+    GroupedEvent,
+    PoissonSampledEvent,
+    compose,
+    repeat,
+)
+from sfumato.core.neighbours import Neighbours
+from sfumato.core.randomness import SYSTEM, Coins
+from sfumato.learning.dp_sgd.draws import Positions, bernoulli, permutation, subset
+from sfumato.learning.dp_sgd.schedules import Noise, by_epoch
+
+__all__ = ["FixedSizeLots", "Lots", "PoissonLots", "ShuffledLots"]
+
+_KINDS: dict[str, type[Lots]] = {}
+_PUBLIC_SIZE = frozenset({Neighbours.ZERO_OUT, Neighbours.REPLACE_ONE})
+
+
+class Lots(ABC):
+    """How lots are drawn. Subclasses are frozen dataclasses named by ``kind`` in JSON."""
+
+    kind: ClassVar[str]
+    relations: ClassVar[frozenset[Neighbours]]
+    """The relations under which such lots have a guarantee."""
+
+    whole_epochs: ClassVar[bool] = False
+    """Whether lots of one epoch depend on each other."""
+
+    size: Any  # whole where lots have exactly that size
+    population: int
+    max_size: int | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _KINDS[cls.kind] = cls
+
+    def _store(self, **values: object) -> None:
+        values["population"] = validation.count("population", self.population)
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        if self.size > self.population:
+            validation.fail("size", f"at most the population ({self.population})", self.size)
+
+    # --- public facts ---------------------------------------------------------------------------
+
+    @property
+    def expected_size(self) -> float:
+        """What a lot's noisy sum is divided by: the declared size, never the realised one."""
+        return float(self.size)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many lots it takes to see about every unit once, rounded up."""
+        return math.ceil(Fraction(self.population) / Fraction(self.size))
+
+    @property
+    @abstractmethod
+    def sample_rate(self) -> float:
+        """The rate at which amplification by sampling is claimed; 1 where there is none."""
+
+    def steps_for(self, epochs: float) -> int:
+        """The steps that ``epochs`` passes over the data take: the nearest number, at least 1."""
+        passes = Fraction(validation.positive("epochs", epochs))
+        exact = Fraction(self.population) / Fraction(self.size)
+        return max(1, round(passes * (self.steps_per_epoch if self.whole_epochs else exact)))
+
+    def resume_point(self, step: int) -> int:
+        """The step at which a run cut off before ``step`` may go on, with fresh coins.
+
+        Not within an epoch of shuffled lots: another permutation would show units twice.
+        """
+        length = self.steps_per_epoch if self.whole_epochs else 1
+        return -(-validation.at_least("step", step, 0) // length) * length
+
+    def sampler(self, available: int, coins: Coins = SYSTEM) -> Iterator[Positions]:
+        """Endless lots: the sorted positions of each lot's units among ``available`` of them.
+
+        Args:
+            available: the true number of units; of Poisson lots private, else the population.
+            coins: where the bits come from.
+        """
+        known = validation.at_least("available", available, 0)
+        if Neighbours.ADD_REMOVE not in self.relations and known != self.population:
+            raise ValueError(
+                f"available must be the declared population {self.population}, which is public for "
+                f"{self.kind} lots, got {available!r}: declare the number of units that there are"
+            )
+        return self._draw(known, coins)
+
+    @abstractmethod
+    def _draw(self, available: int, coins: Coins) -> Iterator[Positions]:
+        """The lots of :meth:`sampler`."""
+
+    # --- what it costs --------------------------------------------------------------------------
+
+    @abstractmethod
+    def mechanism(self, noise: Noise, neighbours: Neighbours, unit: str, first: int = 0) -> Event:
+        """What the steps release, but for :meth:`overflow`.
+
+        Arguments as for :meth:`events`.
+        """
+
+    def overflow(self, steps: int) -> float:
+        """Eta: the total variation, on any data set, from the sampler that is accounted.
+
+        ``steps`` Pr[Bin(N, q) > max_size], rounded up.
+        """
+        if self.max_size is None or self.max_size >= self.population:
+            return 0.0
+        from scipy.stats import binom  # loaded here: it takes long to import
+
+        one = float(binom.sf(self.max_size, self.population, self.sample_rate))
+        return min(1.0, steps * (one * (1 + 1e-9) + 1e-300))
+
+    def check(self, neighbours: Neighbours, records_per_unit: int = 1) -> None:
+        """Raises ``ValueError`` if such lots have no guarantee of this kind."""
+        if neighbours not in self.relations:
+            allowed = " or ".join(repr(r.value) for r in Neighbours if r in self.relations)
+            raise ValueError(
+                f"neighbours must be {allowed} for {self.kind} lots, whose sizes are public, got "
+                f"{neighbours.value!r}: state the guarantee so, or use PoissonLots"
+            )
+        if records_per_unit > self._most_records(neighbours):
+            raise ValueError(
+                f"records_per_unit must be 1 for {self.kind} lots under {neighbours.value}, got "
+                f"{records_per_unit}: sample and clip whole units, or use PoissonLots under "
+                "add-remove or zero-out"
+            )
+
+    @abstractmethod
+    def _most_records(self, neighbours: Neighbours) -> float:
+        """How many records one unit may hold for its guarantee to be accounted."""
+
+    def events(
+        self,
+        noise: Noise,
+        neighbours: Neighbours | str,
+        unit: str = "record",
+        *,
+        first: int = 0,
+        records_per_unit: int = 1,
+        group_unit: str | None = None,
+        delta: float | None = None,
+        largest_epsilon: float | None = None,
+    ) -> Event:
+        """What the steps release, as one event to account under ``neighbours``.
+
+        A sampler within total variation eta of the accounted one, on either of two neighbours,
+        turns (epsilon, delta) into (epsilon, delta + (1 + e^epsilon) eta). That extra is composed
+        as an opaque event with epsilon 0, computed at ``largest_epsilon``: the event is valid for
+        statements up to it. It is divided by 1 - delta because composition weighs it so.
+
+        Args:
+            noise: (noise multiplier, steps), relative to one unit's whole contribution.
+            neighbours: the relation of the statement.
+            unit: what is sampled and clipped.
+            first: the number of steps taken before these.
+            records_per_unit: how many of ``unit`` one ``group_unit`` holds at most.
+            group_unit: the larger unit of the statement, if any.
+            delta: the statement's; needed where lots may overflow.
+            largest_epsilon: the largest epsilon of the statement; needed likewise.
+        """
+        relation = Neighbours.parse(neighbours)
+        self.check(relation, records_per_unit)
+        event = self.mechanism(noise, relation, unit, first)
+        if group_unit is not None:
+            event = GroupedEvent(event, records_per_unit, group_unit)
+        steps = sum(count for _, count in noise)
+        eta = self.overflow(steps)
+        if eta == 0:
+            return event
+        extra = self._extra_delta(eta, delta, largest_epsilon)
+        # For the larger unit at once: the argument holds for any two data sets.
+        return compose(event, EpsilonDeltaEvent(0.0, extra, relation, group_unit or unit))
+
+    def _extra_delta(self, eta: float, delta: float | None, epsilon: float | None) -> float:
+        delta = validation.open_probability("delta", delta)
+        epsilon = validation.non_negative("largest_epsilon", epsilon)
+        extra = eta * (1 + math.exp(min(epsilon, 700.0))) * (1 + 1e-12) / (1 - delta)
+        if extra >= delta:
+            raise ValueError(
+                f"max_size must be larger, got {self.max_size!r}: cutting larger lots would cost "
+                f"delta {extra:.3g} at epsilon {epsilon:.4g}, of {delta:.3g} in all"
+            )
+        return extra
+
+    # --- JSON -----------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready, with ``"kind"``."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        return {"kind": self.kind} | values
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Lots:
+        """The inverse of :meth:`to_dict`."""
+        kind = data.get("kind")
+        if not isinstance(kind, str) or kind not in _KINDS:
+            validation.fail("kind", f"one of {', '.join(sorted(_KINDS))}", kind)
+        return _KINDS[kind](**{name: value for name, value in data.items() if name != "kind"})
+
+
+@final
+@dataclass(frozen=True)
+class PoissonLots(Lots):
+    """Every unit enters every lot by its own coin, with probability q = L/N.
+
+    Guarantee: the sampled Gaussian mechanism's, for all three relations. One unit present in D and
+    not in D' leaves the other coins as they are, so a lot of D is a lot of D' or that lot with the
+    unit, with probability at most q: exactly floor(q 2^64) / 2^64. Empty lots are lots.
+
+    With ``max_size`` a larger lot is cut to a uniformly random part of that size. The guarantee is
+    then for tables of at most N units, of whom a lot overflows with probability at most
+    Pr[Bin(N, q) > max_size]; rows beyond the first N are never sampled.
+
+    Attributes:
+        size: the expected lot size L.
+        population: the declared number of units N.
+        max_size: the most units a lot may hold; None for no limit.
+    """
+
+    kind: ClassVar[str] = "poisson"
+    relations: ClassVar[frozenset[Neighbours]] = frozenset(Neighbours)
+    size: float
+    population: int
+    max_size: int | None = None
+
+    def __post_init__(self) -> None:
+        self._store(size=validation.positive("size", self.size))
+        if self.max_size is not None:
+            most = validation.at_least("max_size", self.max_size, math.ceil(self.size))
+            self._store(max_size=most)
+
+    @property
+    def sample_rate(self) -> float:
+        """L/N: not one over a number of batches, which would round."""
+        return self.size / self.population
+
+    def _draw(self, available: int, coins: Coins) -> Iterator[Positions]:
+        known = available if self.max_size is None else min(available, self.population)
+        threshold = math.floor(Fraction(self.sample_rate) * 2**64)
+        while True:
+            lot = bernoulli(known, threshold, coins)
+            if self.max_size is not None and len(lot) > self.max_size:
+                lot = lot[subset(len(lot), self.max_size, coins)]
+            yield lot
+
+    def mechanism(self, noise: Noise, neighbours: Neighbours, unit: str, first: int = 0) -> Event:
+        """The sampled Gaussian mechanism, noise relative to one unit's whole contribution."""
+        whole = Neighbours.ZERO_OUT if neighbours is Neighbours.ZERO_OUT else Neighbours.ADD_REMOVE
+        rate = self.sample_rate
+
+        def step(z: float) -> Event:
+            gaussian = GaussianEvent(z, whole, unit)
+            return gaussian if rate == 1 else PoissonSampledEvent(gaussian, rate)
+
+        return _in_order((step(z), count) for z, count in noise)
+
+    def _most_records(self, neighbours: Neighbours) -> float:
+        return 1 if neighbours is Neighbours.REPLACE_ONE and self.sample_rate < 1 else math.inf
+
+
+@final
+@dataclass(frozen=True)
+class FixedSizeLots(Lots):
+    """Exactly ``size`` units without replacement, uniformly, afresh at every step.
+
+    Guarantee: for zero-out and replace-one neighbours. A unit that is not drawn leaves its place to
+    another, so two lots of neighbours differ by a replaced unit, whose contribution moves from one
+    ball of radius C into any point of it: by up to 2C. The event states the noise relative to one
+    unit's whole contribution and accountants take it at that double distance, before amplification
+    by L/N.
+
+    Attributes:
+        size: the number of units in a lot L.
+        population: the number of units N, which is public; a sampler needs exactly so many.
+    """
+
+    kind: ClassVar[str] = "fixed-size"
+    relations: ClassVar[frozenset[Neighbours]] = _PUBLIC_SIZE
+    size: int
+    population: int
+
+    def __post_init__(self) -> None:
+        self._store(size=validation.count("size", self.size))
+
+    @property
+    def sample_rate(self) -> float:
+        """L/N."""
+        return self.size / self.population
+
+    def _draw(self, available: int, coins: Coins) -> Iterator[Positions]:
+        while True:
+            yield subset(self.population, self.size, coins)
+
+    def mechanism(self, noise: Noise, neighbours: Neighbours, unit: str, first: int = 0) -> Event:
+        """A Gaussian on a sample without replacement, declared zero-out: see the class."""
+
+        def step(z: float) -> Event:
+            gaussian = GaussianEvent(z, Neighbours.ZERO_OUT, unit)
+            return FixedSizeSampledEvent(gaussian, self.size, self.population)
+
+        return _in_order((step(z), count) for z, count in noise)
+
+    def _most_records(self, neighbours: Neighbours) -> float:
+        return 1
+
+
+@final
+@dataclass(frozen=True)
+class ShuffledLots(Lots):
+    """Each epoch a fresh uniform permutation, cut into consecutive lots; the last may be smaller.
+
+    Guarantee: one Gaussian release without amplification for every epoch that was started, for
+    zero-out and replace-one neighbours. Fix the permutations, which do not depend on the data. In
+    an epoch exactly one lot holds the changed unit; every other step is the same function of what
+    was released before, on both data sets. So the epoch is one Gaussian release of sensitivity C
+    (zero-out) or 2C (replace-one) between steps that reveal nothing more, with the smallest noise
+    multiplier of the epoch at worst. Epochs compose; and a mixture over permutations of pairs that
+    satisfy a bound satisfies it too (joint convexity). A unit of k records has contributions
+    c_1 + c_2 + ... of at most kC in an epoch, and the sum of their squares is at most (kC)^2.
+
+    Accounting such lots as Poisson ones understates epsilon several times over.
+
+    Attributes:
+        size: the number of units in a lot L.
+        population: the number of units N, which is public; a sampler needs exactly so many.
+    """
+
+    kind: ClassVar[str] = "shuffled"
+    relations: ClassVar[frozenset[Neighbours]] = _PUBLIC_SIZE
+    whole_epochs: ClassVar[bool] = True
+    size: int
+    population: int
+
+    def __post_init__(self) -> None:
+        self._store(size=validation.count("size", self.size))
+
+    @property
+    def sample_rate(self) -> float:
+        """1: shuffling is not amplification."""
+        return 1.0
+
+    def _draw(self, available: int, coins: Coins) -> Iterator[Positions]:
+        while True:
+            order = permutation(self.population, coins)
+            for start in range(0, self.population, self.size):
+                yield np.sort(order[start : start + self.size])
+
+    def mechanism(self, noise: Noise, neighbours: Neighbours, unit: str, first: int = 0) -> Event:
+        """One Gaussian each epoch, with the smallest multiplier of its steps."""
+        return _in_order(
+            (GaussianEvent(z, Neighbours.ZERO_OUT, unit), epochs)
+            for z, epochs in by_epoch(noise, self.steps_per_epoch, first)
+        )
+
+    def _most_records(self, neighbours: Neighbours) -> float:
+        return math.inf
+
+
+def _in_order(parts: Iterable[tuple[Event, int]]) -> Event:
+    return compose(*(repeat(event, count) for event, count in parts))

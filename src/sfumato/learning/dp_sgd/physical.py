@@ -1,0 +1,70 @@
+"""From lots to physical batches: what fits in memory at a time, with identical results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.core.randomness import Coins
+from sfumato.learning.dp_sgd.owners import Owners, RowsAreUnits
+
+__all__ = ["Part", "parts_of"]
+
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A physical batch: some of a lot's units, ``copies`` rows each, consecutive.
+
+    Attributes:
+        step: the lot's number.
+        rows: (units * copies,) positions in the data.
+        weights: (units * copies,) what each row's loss counts; a unit's sum to 1 at most.
+        units: how many units; 0 for an empty lot.
+        last: whether the lot is complete with it.
+    """
+
+    step: int
+    rows: Positions
+    weights: NDArray[np.float64]
+    units: int
+    last: bool
+
+
+def parts_of(
+    lot: Positions,
+    step: int,
+    owners: Owners | RowsAreUnits,
+    coins: Coins,
+    copies: int,
+    most_rows: int | None,
+) -> Iterator[Part]:
+    """A lot in parts of nearly equal size, none above ``most_rows`` unless a single unit is.
+
+    Args:
+        lot: the sampled units.
+        step: the lot's number.
+        owners: which rows a unit holds.
+        coins: to choose among a unit's rows.
+        copies: how often each row is seen, differently augmented.
+        most_rows: the most rows at a time.
+    """
+    if not len(lot):
+        yield Part(step, lot, np.zeros(0), 0, last=True)
+        return
+    rows, weights = owners.rows_of(lot, coins)
+    rows, weights = np.repeat(rows, copies, axis=1), np.repeat(weights / copies, copies, axis=1)
+    most = max(1, (most_rows or rows.size) // rows.shape[1])
+    bounds = np.linspace(0, len(lot), -(-len(lot) // most) + 1).round().astype(int)
+    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+        yield Part(
+            step,
+            rows[start:stop].ravel(),
+            weights[start:stop].ravel(),
+            int(stop - start),
+            last=bool(stop == len(lot)),
+        )

@@ -1,0 +1,406 @@
+"""The plan of a DP-SGD run: one frozen object from which sampler, noise and guarantee all come.
+
+    >>> from sfumato.learning.dp_sgd.clipping import Flat
+    >>> from sfumato.learning.dp_sgd.lots import PoissonLots
+    >>> lots = PoissonLots(size=600, population=60_000)
+    >>> plan = TrainingPlan.make(lots, Flat(1.0), delta=1e-5, epsilon=2, epochs=60)
+    >>> round(plan.noise_multiplier, 2), plan.steps
+    (1.71, 6000)
+    >>> plan.guarantee
+    Guarantee: epsilon 2, delta 1e-05, add or remove one record
+
+A step releases the clipped sum of one lot with Gaussian noise of ``noise_multiplier`` (times the
+schedule's factor) over one unit's whole contribution, divided by the *declared* lot size; see
+:mod:`.clipping` for the sensitivity, :mod:`.lots` for the sampling and its cost.
+
+Units. What is sampled and clipped is called ``unit``: a record, or a user with all their data.
+Where records are sampled and clipped but a person holds up to k of them, ``records_per_unit=k`` and
+``group_unit="person"`` state the guarantee for people.
+
+Reference: Abadi et al., "Deep learning with differential privacy", arXiv:1607.00133.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Literal, final
+
+from sfumato.accounting import Accountant, account, calibrate, epsilon_curve
+from sfumato.core import validation
+from sfumato.core.events import ComposedEvent, Event
+from sfumato.core.guarantee import Guarantee
+from sfumato.core.neighbours import Neighbours
+from sfumato.learning.dp_sgd.clipping import Clipping, Flat
+from sfumato.learning.dp_sgd.lots import Lots
+from sfumato.learning.dp_sgd.schedules import NoiseSchedule
+
+__all__ = ["LEAST_NOISE", "TrainingPlan"]
+
+LEAST_NOISE = 1e-2
+"""Noise multipliers below this hide nothing: one step is beyond epsilon 5000."""
+
+_MOST_STEPS = 10**9
+_CONSTANT = NoiseSchedule.constant()
+
+
+@final
+@dataclass(frozen=True)
+class TrainingPlan:
+    """Everything about a run that its privacy depends on. All of it is public.
+
+    Attributes:
+        lots: how units are sampled.
+        clipping: how one unit's contribution is bounded.
+        noise_multiplier: z: standard deviation over one unit's whole contribution, for everything
+            that a step releases together.
+        steps: how many lots, empty ones included.
+        delta: at which epsilon is stated.
+        neighbours: the relation of the guarantee.
+        unit: what is sampled and clipped.
+        records_per_unit: how many of ``unit`` one ``group_unit`` holds at most.
+        group_unit: the larger unit that the guarantee is for, if there is one.
+        schedule: factors on the noise multiplier over time.
+        accountant: "pld", exact, for a run that is fixed as a whole; "rdp" for one that a ledger
+            charges step by step.
+        claimed_epsilon: for lots with a ``max_size`` alone: up to which epsilon their extra delta
+            is to hold (a target's, or a ledger's budget's); by default the run's own.
+    """
+
+    lots: Lots
+    clipping: Clipping
+    noise_multiplier: float
+    steps: int
+    delta: float
+    neighbours: Neighbours = Neighbours.ADD_REMOVE
+    unit: str = "record"
+    records_per_unit: int = 1
+    group_unit: str | None = None
+    schedule: NoiseSchedule = _CONSTANT
+    accountant: Accountant = Accountant.PLD
+    claimed_epsilon: float | None = None
+
+    def __post_init__(self) -> None:
+        values: dict[str, Any] = {
+            "noise_multiplier": _noise(self.noise_multiplier),
+            "steps": validation.count("steps", self.steps),
+            "delta": validation.open_probability("delta", self.delta),
+            "neighbours": Neighbours.parse(self.neighbours),
+            "unit": validation.name("unit", self.unit),
+            "records_per_unit": validation.count("records_per_unit", self.records_per_unit),
+            "accountant": validation.choice("accountant", self.accountant, Accountant),
+            "clipping": self.clipping.resolved(self.lots.expected_size),
+        }
+        if self.claimed_epsilon is not None:
+            claimed = validation.positive("claimed_epsilon", self.claimed_epsilon)
+            values["claimed_epsilon"] = claimed
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        self._check()
+
+    def _check(self) -> None:
+        if self.accountant not in (Accountant.PLD, Accountant.RDP):
+            validation.fail("accountant", "'pld' or 'rdp'", self.accountant.value)
+        if self.group_unit is not None:
+            validation.name("group_unit", self.group_unit)
+        if self.records_per_unit > 1 and self.group_unit in (None, self.unit):
+            raise ValueError(
+                f"group_unit must name whoever holds up to {self.records_per_unit} of one "
+                f"{self.unit}, got {self.group_unit!r}: 'person', say"
+            )
+        self.lots.check(self.neighbours, self.records_per_unit)
+        _noise(self.noise_multiplier * self.schedule.least)
+        # Raises where a noisy count leaves nothing for the gradient's noise.
+        self.clipping.noise_scales(self.noise_multiplier * self.schedule.greatest, (1.0,))
+
+    # --- making one -----------------------------------------------------------------------------
+
+    @classmethod
+    def make(
+        cls,
+        lots: Lots,
+        clipping: Clipping,
+        *,
+        delta: float,
+        epsilon: float | None = None,
+        noise_multiplier: float | None = None,
+        steps: int | None = None,
+        epochs: float | None = None,
+        neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+        unit: str = "record",
+        records_per_unit: int = 1,
+        group_unit: str | None = None,
+        schedule: NoiseSchedule = _CONSTANT,
+        accountant: Accountant | str = Accountant.PLD,
+        claimed_epsilon: float | None = None,
+    ) -> TrainingPlan:
+        """A plan from two of epsilon, noise multiplier and length; the third is computed.
+
+        The length is given in ``steps`` (lots) or in ``epochs`` (passes over the data). A plan made
+        for an ``epsilon`` costs at most that, extra deltas included, and claims it. Everything else
+        is as in the class.
+
+        Raises:
+            ValueError: unless exactly two are given, or if no plan meets the target.
+        """
+        length = _length(lots, steps, epochs)
+        _require_two(epsilon, noise_multiplier, length)
+        target = None if epsilon is None else validation.positive("epsilon", epsilon)
+        draft = cls(
+            lots=lots,
+            clipping=Flat() if noise_multiplier is None else clipping,
+            noise_multiplier=_least(schedule) if noise_multiplier is None else noise_multiplier,
+            steps=length or 1,
+            delta=delta,
+            neighbours=Neighbours.parse(neighbours),
+            unit=unit,
+            records_per_unit=records_per_unit,
+            group_unit=group_unit,
+            schedule=schedule,
+            accountant=validation.choice("accountant", accountant, Accountant),
+            claimed_epsilon=claimed_epsilon,
+        )
+        if target is None:
+            if math.isinf(draft.guarantee.epsilon):
+                raise ValueError(
+                    f"noise_multiplier must be larger, got {noise_multiplier!r}: {draft.steps} "
+                    "steps with it have no finite epsilon"
+                )
+            return draft
+        if draft.lots.overflow(1) > 0 and claimed_epsilon is None:
+            draft = replace(draft, claimed_epsilon=target)
+        return _calibrated(draft, clipping, target) if length else _lengthened(draft, target)
+
+    # --- what it costs --------------------------------------------------------------------------
+
+    @property
+    def protected_unit(self) -> str:
+        """Whose data the guarantee is about."""
+        return self.group_unit or self.unit
+
+    @property
+    def currency(self) -> Literal["whole", "steps"]:
+        """How a ledger is to charge it: as one declared plan, or step by step in RDP."""
+        return "whole" if self.accountant is Accountant.PLD else "steps"
+
+    @property
+    def event(self) -> Event:
+        """Everything that the run releases."""
+        return self.event_of(self.steps)
+
+    def event_of(self, steps: int) -> Event:
+        """What the first ``steps`` steps release."""
+        return self.event_between(0, steps)
+
+    def event_between(self, first: int, last: int) -> Event:
+        """What the steps from ``first`` until before ``last`` release.
+
+        Of shuffled lots every epoch that is touched counts as a whole, so parts that meet within an
+        epoch cost more than the whole.
+        """
+        return self._event(first, last, self._largest_epsilon)
+
+    def _event(self, first: int, last: int, largest_epsilon: float | None) -> Event:
+        noise = self.schedule.multipliers(self.noise_multiplier, self.steps, first, last)
+        if not noise:
+            return ComposedEvent()
+        return self.lots.events(
+            noise,
+            self.neighbours,
+            self.unit,
+            first=first,
+            records_per_unit=self.records_per_unit,
+            group_unit=self.group_unit,
+            delta=self.delta,
+            largest_epsilon=largest_epsilon,
+        )
+
+    def _account(self, event: Event) -> Guarantee:
+        return account(event, self.delta, neighbours=self.neighbours, accountant=self.accountant)
+
+    @cached_property
+    def _largest_epsilon(self) -> float | None:
+        """For which statements the extra delta of cut lots holds: None where none is cut.
+
+        The run's own epsilon, if none was claimed: an E at which the event computed for E costs at
+        most E. It grows with E, so the search goes up until it holds or delta is used up.
+        """
+        if self.claimed_epsilon is not None or self.lots.overflow(self.steps) == 0:
+            return self.claimed_epsilon
+        uncut = replace(self, lots=replace(self.lots, max_size=None))  # type: ignore[type-var]
+        largest = 1.001 * uncut.guarantee.epsilon + 1e-3
+        while (found := self._account(self._event(0, self.steps, largest)).epsilon) > largest:
+            largest = 1.01 * found
+        return largest
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """What the whole run promises.
+
+        Raises:
+            ValueError: if it is beyond a claimed epsilon, for which the extra delta of cut lots was
+                computed.
+        """
+        found = self._account(self.event)
+        claimed = self._largest_epsilon
+        if claimed is not None and self.lots.overflow(1) > 0 and found.epsilon > claimed:
+            raise ValueError(
+                f"claimed_epsilon must be at least the run's epsilon, {found.epsilon:.4g}, got "
+                f"{claimed!r}: claim more, or add noise"
+            )
+        return found
+
+    def epsilon_after(self, steps: Sequence[int]) -> list[float]:
+        """Epsilon at the plan's delta after each of so many steps, 0 allowed; never too small."""
+        counts = [validation.at_least("steps", n, 0) for n in steps]
+        if max(counts, default=0) > self.steps:
+            validation.fail("steps", f"at most the plan's {self.steps}", max(counts))
+        even = self.schedule.is_constant and not self.lots.whole_epochs
+        if self.accountant is Accountant.PLD and even and len(counts) > 1:
+            return self._curve(counts)
+        return [self._account(self.event_of(n)).epsilon if n else 0.0 for n in counts]
+
+    def _curve(self, counts: list[int]) -> list[float]:
+        """All points at once; the extra delta of cut lots is the whole run's from the start."""
+        step, before = self.event_between(0, 1), None
+        if self.lots.overflow(1) > 0:
+            assert isinstance(step, ComposedEvent)
+            assert isinstance(self.event, ComposedEvent)
+            step, before = step.events[0], self.event.events[1]
+        found = epsilon_curve(step, counts, self.delta, self.neighbours, before)
+        pairs = zip(counts, found.tolist(), strict=True)
+        return [epsilon if n else 0.0 for n, epsilon in pairs]
+
+    def noise_at(self, step: int) -> float:
+        """The noise multiplier at ``step``; the first is 0."""
+        return self.noise_multiplier * self.schedule.at(step, self.steps)
+
+    # --- JSON -----------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return values | {
+            "lots": self.lots.to_dict(),
+            "clipping": self.clipping.to_dict(),
+            "schedule": self.schedule.to_dict(),
+            "neighbours": self.neighbours.value,
+            "accountant": self.accountant.value,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TrainingPlan:
+        """The inverse of :meth:`to_dict`."""
+        parts: dict[str, Any] = {
+            "lots": Lots.from_dict(data["lots"]),
+            "clipping": Clipping.from_dict(data["clipping"]),
+            "schedule": NoiseSchedule.from_dict(data["schedule"]),
+        }
+        return cls(**(dict(data) | parts))
+
+    @property
+    def digest(self) -> str:
+        """A hash of the whole plan: a resumed run must have the same."""
+        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+# --- calibration --------------------------------------------------------------------------------
+
+
+def _calibrated(draft: TrainingPlan, clipping: Clipping, epsilon: float) -> TrainingPlan:
+    """With the least noise that meets the target, whatever is clipped."""
+    noise = calibrate(
+        lambda z: replace(draft, noise_multiplier=z).event,
+        epsilon,
+        draft.delta,
+        neighbours=draft.neighbours,
+        accountant=draft.accountant,
+        lowest=_least(draft.schedule),
+    )
+    return replace(draft, clipping=clipping, noise_multiplier=noise)
+
+
+def _lengthened(draft: TrainingPlan, epsilon: float) -> TrainingPlan:
+    """With the most steps that meet the target."""
+
+    def cost(steps: int, accountant: Accountant) -> float:
+        trial = replace(draft, steps=steps, accountant=accountant)
+        return account(
+            trial.event, draft.delta, neighbours=draft.neighbours, accountant=accountant
+        ).epsilon
+
+    def fits_by(accountant: Accountant) -> Callable[[int], bool]:
+        def fits(steps: int) -> bool:
+            try:
+                return cost(steps, accountant) <= epsilon
+            except ValueError:  # lots that are cut use up delta, in so many steps
+                return False
+
+        return fits
+
+    first = cost(1, draft.accountant)
+    if first > epsilon:
+        raise ValueError(
+            f"noise_multiplier must be larger for epsilon {epsilon!r}, got "
+            f"{draft.noise_multiplier!r}: one step alone costs {first:.4g}"
+        )
+    most = _most(fits_by(Accountant.RDP), 1)  # quick, and close from below
+    if draft.accountant is Accountant.PLD:
+        most = _most(fits_by(Accountant.PLD), most, 1.1)
+    return replace(draft, steps=most)
+
+
+def _most(fits: Callable[[int], bool], guess: int, factor: float = 2.0) -> int:
+    """The largest number that fits, of those from 1, which does."""
+    low, high = 1, guess + 1
+    while fits(high):
+        low, high = high, math.ceil(factor * high)
+        if high > _MOST_STEPS:
+            raise ValueError(
+                f"steps must be given where not even {low} of them reach epsilon: add less noise, "
+                "or ask for a smaller epsilon"
+            )
+    while high - low > 1:
+        near = low == 1 and high > guess > low  # the guess itself, first
+        middle = guess if near else (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _least(schedule: NoiseSchedule) -> float:
+    """A noise multiplier that is just above the least at every step."""
+    return 1.001 * LEAST_NOISE / min(1.0, schedule.least)
+
+
+def _noise(value: object) -> float:
+    noise = validation.positive("noise_multiplier", value)
+    if noise < LEAST_NOISE:
+        validation.fail(
+            "noise_multiplier",
+            f"at least {LEAST_NOISE:g} at every step (less hides nothing)",
+            value,
+        )
+    return noise
+
+
+def _length(lots: Lots, steps: int | None, epochs: float | None) -> int | None:
+    if steps is not None and epochs is not None:
+        raise ValueError(f"give steps or epochs, not both, got {steps!r} and {epochs!r}")
+    if epochs is not None:
+        return lots.steps_for(epochs)
+    return None if steps is None else validation.count("steps", steps)
+
+
+def _require_two(epsilon: float | None, noise: float | None, steps: int | None) -> None:
+    named = {"epsilon": epsilon, "noise_multiplier": noise, "steps (or epochs)": steps}
+    given = [f"{name} {value!r}" for name, value in named.items() if value is not None]
+    if len(given) != 2:
+        raise ValueError(
+            "give exactly two of epsilon, noise_multiplier and steps (or epochs), from which the "
+            f"third is computed; got {', '.join(given) or 'none'}"
+        )

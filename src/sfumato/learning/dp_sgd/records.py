@@ -1,0 +1,42 @@
+"""The public record of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sfumato.core.randomness import Coins
+from sfumato.core.records import Record, versions
+from sfumato.learning.dp_sgd.averaging import WeightAverage
+from sfumato.learning.dp_sgd.charging import Charge
+from sfumato.learning.dp_sgd.clipping import ROUNDING
+from sfumato.learning.dp_sgd.plan import TrainingPlan
+
+if TYPE_CHECKING:
+    from sfumato.learning.dp_sgd.stepping import NoisyStep
+
+__all__ = ["make"]
+
+
+def make(
+    plan: TrainingPlan, step: NoisyStep, coins: Coins, charge: Charge, average: WeightAverage | None
+) -> Record:
+    """From the plan and public facts alone."""
+    noise = step.noise
+    precisions = {str(s.dtype).removeprefix("torch.") for s in step.sum.sums.values()}
+    facts: dict[str, Any] = {
+        "arithmetic": "floating point, ideal Gaussian assumed",
+        "rounding_allowance": {name: ROUNDING[name] for name in sorted(precisions)},
+        "noise_source": noise.name,
+        "parameters": sum(p.numel() for p in step.parameters.values()),
+        "optimizer": type(step.optimizer).__name__,
+        "averaged": average is not None,
+    }
+    if charge.entry is not None:
+        facts["ledger"] = charge.to_dict()
+    record = Record(
+        "dp-sgd", plan.to_dict(), plan.event, plan.guarantee,
+        facts=facts, software=versions("torch"),
+    )  # fmt: skip
+    record.touch(coins)
+    record.private = record.private and noise.private
+    return record

@@ -1,0 +1,185 @@
+"""The rehearsal: the whole loop on made-up data, before anything private is read or spent.
+
+A private gradient is only as good as three facts about the model, and none of them can be read off
+its code: every trainable parameter's use was seen; each example's gradient depends on that example
+alone; the loss is one number an example. So the loop is first run on a few made-up rows:
+
+1. a batch of a telling size, to learn where each function holds its batch;
+2. a batch of three, whose per-example gradients are formed the fast way;
+3. each of the three alone, whose gradient autograd forms in its own way.
+
+The losses of 2 and 3 must agree (else examples are mixed), and so must the gradients (else a use
+was not seen). No buffer may change. Made-up rows hold nothing of the data but its shapes, so the
+outcome is the same for every table. Randomness inside the model (dropout) is held still meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils import _pytree as pytree
+
+from sfumato.learning.dp_sgd.errors import TrainingError
+from sfumato.learning.dp_sgd.gradients.layout import AmbiguousLayout, telling_sizes
+from sfumato.learning.dp_sgd.gradients.tape import Tape
+from sfumato.learning.dp_sgd.gradients.uses import function_name
+from sfumato.learning.dp_sgd.recording import Recorder
+from sfumato.learning.dp_sgd.stepping import as_training_error
+
+__all__ = ["refuse_batch_norm", "rehearse"]
+
+_ALONE = 3
+_TOLERANCE = {torch.float64: 1e-7, torch.float32: 2e-3}
+_STILL = {
+    "rand": 0.5, "rand_like": 0.5, "uniform_": 0.5, "randn": 0.3, "randn_like": 0.3, "normal": 0.3,
+    "normal_": 0.3, "bernoulli": 1.0, "bernoulli_": 1.0, "randint": 0, "randint_like": 0,
+    "random_": 0, "exponential_": 1.0,
+}  # fmt: skip
+
+
+def refuse_batch_norm(model: nn.Module) -> None:
+    """Raises if a batch normalisation would mix examples; the commonest case, named at once."""
+    for name, module in model.named_modules():
+        if isinstance(module, _BatchNorm) and module.training:
+            channels = module.num_features
+            raise TrainingError(
+                f"{name or 'the model'} is a {type(module).__name__}, which mixes the examples of a "
+                f"batch: replace it by nn.GroupNorm({_groups(channels)}, {channels}), or put it in "
+                "eval mode with statistics of public data"
+            )
+
+
+def _groups(channels: int) -> int:
+    return max(g for g in range(1, min(32, channels) + 1) if channels % g == 0)
+
+
+def hold_still(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Randomness inside a model, replaced by constants."""
+    name = function_name(func)
+    if "dropout" in name and args and isinstance(args[0], Tensor):
+        return args[0]
+    if name == "scaled_dot_product_attention":
+        kwargs = {**kwargs, "dropout_p": 0.0}
+        return func(*args[:4], *args[5:], **kwargs)
+    if name in _STILL:
+        return func(*args, **kwargs).fill_(_STILL[name])
+    return NotImplemented
+
+
+Turn = Generator[Any, Tensor, Tensor]
+
+
+def rehearse(
+    recorder: Recorder, imitate: Callable[[int], Any], copies: int
+) -> Generator[Any, Tensor, None]:
+    """Yields made-up batches, is sent their losses, and raises if the model cannot be trained.
+
+    Args:
+        recorder: of the model; its tape learns where batches are.
+        imitate: makes a batch of so many rows up.
+        copies: rows of one unit.
+
+    Raises:
+        TrainingError: naming what is wrong, and the remedy.
+    """
+    model, tape = recorder.model, recorder.tape
+    refuse_batch_norm(model)
+    before = {name: b.detach().clone() for name, b in model.named_buffers()}
+    tape.on_call = hold_still
+    try:
+        yield from _learn(recorder, imitate, copies)
+        batch = imitate(_ALONE * copies)
+        recorder.expect(_ALONE * copies, _ALONE)
+        losses = yield batch
+        together = losses.detach().clone()
+        fast = _fast(tape, losses)
+        for unit in range(_ALONE):
+            rows = slice(unit * copies, (unit + 1) * copies)
+            recorder.expect(copies, 1)
+            losses = yield pytree.tree_map(lambda leaf: leaf[rows], batch)
+            tape.clear()
+            _compare_losses(together[rows], losses.detach())
+            slow = _slow(tape.parameters, losses)
+            _compare_gradients({name: g[unit] for name, g in fast.items()}, slow)
+        changed = [n for n, b in model.named_buffers() if not torch.equal(b, before[n])]
+    finally:
+        tape.on_call = None
+        with torch.no_grad():
+            for name, buffer in model.named_buffers():
+                buffer.copy_(before[name])
+    if changed:
+        raise TrainingError(
+            f"buffer {changed[0]!r} changes when the model runs: it would carry private data into "
+            "the model without noise. Use a layer without running statistics"
+        )
+
+
+def _learn(recorder: Recorder, imitate: Callable[[int], Any], copies: int) -> Turn:
+    tape = recorder.tape
+    example = pytree.tree_leaves(imitate(1))
+    lengths = {n for leaf in example if isinstance(leaf, Tensor) for n in leaf.shape[1:]}
+    lengths |= {n for p in tape.parameters.values() for n in p.shape}
+    last: Exception | None = None
+    for size in telling_sizes(lengths):
+        tape.sites.clear()
+        recorder.expect(size * copies, size, learning=True)
+        losses = yield imitate(size * copies)
+        try:
+            _fast(tape, losses)
+        except AmbiguousLayout as error:
+            last = error
+            continue
+        return losses
+    raise TrainingError(
+        f"cannot tell which dimension holds the batch ({last}): give the model inputs of other lengths"
+    )
+
+
+def _fast(tape: Tape, losses: Tensor) -> dict[str, Tensor]:
+    with as_training_error():
+        found = tape.gradients(losses.sum())
+        return {name: piece.written() for name, piece in found.pieces.items()}
+
+
+def _slow(parameters: Mapping[str, Tensor], losses: Tensor) -> dict[str, Tensor]:
+    found = torch.autograd.grad(losses.sum(), list(parameters.values()), allow_unused=True)
+    return {n: g for n, g in zip(parameters, found, strict=True) if g is not None}
+
+
+def _compare_losses(together: Tensor, alone: Tensor) -> None:
+    if not (together.isfinite().all() and alone.isfinite().all()):
+        raise TrainingError(
+            "the losses of made-up rows are not finite, so that the model cannot be checked: give "
+            "a few plausible, public rows as example="
+        )
+    room = _TOLERANCE.get(alone.dtype, 5e-2)
+    if not torch.allclose(together, alone, rtol=room, atol=room * float(alone.abs().max())):
+        raise TrainingError(
+            "an example's loss depends on the other examples of its batch (batch normalisation, "
+            "attention across the batch, a contrastive loss, or randomness outside the model): "
+            "each example's loss must be a function of that example alone"
+        )
+
+
+def _compare_gradients(fast: Mapping[str, Tensor], slow: Mapping[str, Tensor]) -> None:
+    scale = max((float(g.abs().max()) for g in slow.values() if g.numel()), default=0.0)
+    wrong = []
+    for name in {**slow, **fast}:
+        one = slow[name] if name in slow else torch.zeros_like(fast[name])
+        two = fast[name] if name in fast else torch.zeros_like(one)
+        room = _TOLERANCE.get(one.dtype, 5e-2)
+        if not torch.allclose(one.to(two.dtype), two, rtol=room, atol=room * scale):
+            wrong.append(name)
+    if wrong:
+        raise TrainingError(
+            f"the per-example gradient of {wrong[0]!r} could not be confirmed"
+            + (f" (nor of {len(wrong) - 1} more)" if len(wrong) > 1 else "")
+            + ": it is used outside the model's forward pass (a penalty on the weights, a head of "
+            "its own), or one example's gradient depends on others. Use it inside forward, use the "
+            "optimizer's weight_decay, or freeze it"
+        )
+

@@ -1,0 +1,109 @@
+"""Resuming: what a killed run takes up again, and what it counts as taken.
+
+A checkpoint holds the number of steps, weights and the optimizer's state; never a noise key or a
+sampler's state. A journal says, before each lot is read, that it may have been. On resuming, every
+step in the journal counts as taken, also those after the checkpoint, whose weights are lost: they
+were charged and may have been seen. Fresh coins are drawn for the rest.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sfumato.core import validation
+from sfumato.learning.dp_sgd.charging import Charge
+from sfumato.learning.dp_sgd.checkpoints import (
+    Checkpoint,
+    Checkpoints,
+    flatten_state,
+    restore_state,
+)
+from sfumato.learning.dp_sgd.clipping import Adaptive
+from sfumato.learning.dp_sgd.plan import TrainingPlan
+
+__all__ = ["Resuming"]
+
+
+class Resuming:
+    """Saves a run every so many steps, and takes it up again."""
+
+    def __init__(
+        self, folder: str | Path | None, every: int, plan: TrainingPlan, holders: dict[str, Any]
+    ) -> None:
+        self._every = validation.count("checkpoint_every", every)
+        self._plan, self._holders = plan, holders
+        self._store = None if folder is None else Checkpoints(folder, plan.digest)
+        self._resumed = False
+        self._charge: Charge | None = None
+
+    def begin(self, charge: Charge) -> None:
+        """Before the first lot: refuses to run over an earlier run's folder."""
+        self._charge = charge
+        if self._store is not None and self._store.started and not self._resumed:
+            raise ValueError(
+                "the checkpoint folder holds a run that began already: call resume() before the "
+                "loop to go on with it, or give another folder"
+            )
+        self._resumed = True
+
+    def note_started(self, step: int) -> None:
+        """Before a lot is read."""
+        if self._store is not None:
+            self._store.note_started(step)
+
+    def after(self, steps: int) -> None:
+        """After a step: saves if it is time."""
+        due = steps % self._every == 0 or steps == self._plan.steps
+        if self._store is not None and due:
+            self._store.save(self._checkpoint(steps))
+
+    def _checkpoint(self, steps: int) -> Checkpoint:
+        tensors: dict[str, Tensor] = {}
+        facts: dict[str, Any] = {"plan": self._plan.to_dict()}
+        assert self._charge is not None
+        facts["charge"] = self._charge.to_dict()
+        for name in ("model", "optimizer", "scheduler", "average"):
+            holder = self._holders[name]
+            if holder is not None:
+                state = holder.state() if name == "average" else holder.state_dict()
+                flat, facts[name] = flatten_state(state)
+                tensors |= {f"{name}/{key}": value for key, value in flat.items()}
+        clipping = self._holders["step"].sum.clipping
+        if isinstance(clipping, Adaptive):
+            facts["clip"] = clipping.clip
+        return Checkpoint(steps, tensors, facts)
+
+    def resume(self, charge: Charge) -> int:
+        """Loads the newest checkpoint; returns how many steps count as taken."""
+        if self._store is None:
+            raise ValueError("there is nowhere to resume from: make the trainer with checkpoints=")
+        found = self._store.load()
+        self._resumed = True
+        if found is None:
+            if not self._store.started:
+                return 0
+            raise ValueError(
+                f"the run was cut off after {self._store.started} steps, before its first "
+                "checkpoint: begin a new run in another folder (the steps stay charged)"
+            )
+        self._restore(found)
+        charge.resume(found.facts["charge"], self._plan)
+        started = max(found.step, self._store.started)
+        return min(self._plan.lots.resume_point(started), self._plan.steps)
+
+    @torch.no_grad()
+    def _restore(self, found: Checkpoint) -> None:
+        for name in ("model", "optimizer", "scheduler", "average"):
+            holder = self._holders[name]
+            if holder is None:
+                continue
+            prefix = f"{name}/"
+            own = {k[len(prefix) :]: t for k, t in found.tensors.items() if k.startswith(prefix)}
+            state = restore_state(own, found.facts[name])
+            (holder.load_state if name == "average" else holder.load_state_dict)(state)
+        if "clip" in found.facts:
+            self._holders["step"].set_clip(found.facts["clip"])

@@ -1,0 +1,142 @@
+"""One noisy step: a lot's clipped sum, noise once, the expected lot size, the optimizer."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from sfumato.core import validation
+from sfumato.learning.dp_sgd.clipped_sum import ClippedSum
+from sfumato.learning.dp_sgd.clipping import Adaptive
+from sfumato.learning.dp_sgd.errors import TrainingError
+from sfumato.learning.dp_sgd.gradients.tape import Tape
+from sfumato.learning.dp_sgd.gradients.uses import NotCovered
+from sfumato.learning.dp_sgd.noise import NoiseSource
+from sfumato.learning.dp_sgd.plan import TrainingPlan
+from sfumato.learning.dp_sgd.progress import Facts, Progress
+
+__all__ = ["NoisyStep", "as_training_error"]
+
+
+@contextlib.contextmanager
+def as_training_error() -> Generator[None]:
+    """Says what a refusal by the tape means to whoever wrote the model."""
+    try:
+        yield
+    except NotCovered as error:
+        raise TrainingError(
+            f"the model cannot be trained privately: {error}. Change that part, or freeze its "
+            "parameters with requires_grad_(False)"
+        ) from error
+
+
+class NoisyStep:
+    """Sums lots and turns each into one step of the optimizer.
+
+    Released by a step: for each group of parameters its clipped sum plus N(0, s_l^2) noise, with
+    s_l from the plan's clipping for that step's noise multiplier; and, if the clip norm adapts, a
+    noisy count. Everything after the noise is post-processing.
+    """
+
+    def __init__(
+        self,
+        plan: TrainingPlan,
+        parameters: Mapping[str, Tensor],
+        optimizer: torch.optim.Optimizer,
+        scheduler: Any,
+        noise: NoiseSource,
+        loss_scale: float,
+    ) -> None:
+        self.plan, self.optimizer, self.scheduler, self.noise = plan, optimizer, scheduler, noise
+        self.parameters = dict(parameters)
+        self.loss_scale = validation.positive("loss_scale", loss_scale)
+        self.sum = ClippedSum(parameters, plan.clipping)
+        plan.clipping.noise_scales(plan.noise_multiplier, self.sum.bounds)  # or says why not
+        self.compiled: Any = None
+        self._signal = self._spread = 0.0
+        self._epsilons: dict[int, float] = {}
+
+    def add(self, tape: Tape, losses: Tensor, weights: NDArray[np.float64]) -> None:
+        """A physical batch: one backward pass from the weighted losses."""
+        per_row = torch.as_tensor(weights, dtype=losses.dtype, device=losses.device)
+        counted = torch.where(per_row > 0, losses, torch.zeros((), dtype=losses.dtype))
+        total = (counted * per_row).sum()
+        gradients = tape.gradients(total * self.loss_scale if self.loss_scale != 1 else total)
+        with torch.no_grad():
+            self.sum.add(gradients, counted.detach() * per_row, self.loss_scale)
+
+    def compile(self, model: nn.Module, loss: Callable[..., Tensor], tape: Tape) -> None:
+        """From now on physical batches run through one traced and compiled graph."""
+        from sfumato.learning.dp_sgd.compiled import CompiledSum
+
+        self.compiled = CompiledSum(model, loss, tape, self.sum)
+
+    def add_compiled(self, batch: tuple[Any, ...], part: Any) -> None:
+        """As :meth:`add`, by the compiled graph."""
+        self.compiled(batch, part, self.loss_scale)
+
+    @torch.no_grad()
+    def apply(self, step: int) -> None:
+        """Adds the noise and steps the optimizer; the lot is empty afterwards."""
+        size = self.plan.lots.expected_size
+        multiplier = self.plan.noise_at(step)
+        clipping, bounds = self.sum.clipping, self.sum.bounds
+        signal = spread = 0.0
+        stds = clipping.noise_scales(multiplier, bounds)
+        for group, std in zip(self.sum.groups, stds, strict=True):
+            for name in group:
+                p, clean = self.parameters[name], self.sum.sums[name]
+                signal += float(clean.square().sum())
+                spread += clean.numel() * std**2
+                noisy = clean + self.noise.normal(clean, std)
+                p.grad = (noisy / size).to(p.dtype)
+        self._signal, self._spread = math.sqrt(signal), math.sqrt(spread)
+        self.optimizer.step()
+        for p in self.parameters.values():
+            p.grad = None
+        if self.scheduler is not None:
+            self.scheduler.step()
+        if isinstance(clipping, Adaptive):
+            self._adapt(clipping, size)
+        self._facts = self.sum.facts
+        self.sum.start()
+
+    def _adapt(self, clipping: Adaptive, size: float) -> None:
+        assert clipping.count_noise is not None
+        count = torch.tensor(self.sum.count, dtype=torch.float64)
+        noisy = float(count + self.noise.normal(count, clipping.count_noise))
+        self.set_clip(clipping.updated(clipping.clip, noisy, size))
+
+    def set_clip(self, clip: float) -> None:
+        """Replaces an adapting clip norm: by a step, or from a checkpoint."""
+        assert isinstance(self.sum.clipping, Adaptive)
+        self.sum.clipping = replace(self.sum.clipping, clip=clip)
+
+    def report(self, progress: Progress, step: int) -> None:
+        """Tells the operator; none of it is released."""
+        if not progress.wanted:
+            return
+        facts = self._facts
+        units = facts.units or math.nan
+        progress.update(
+            Facts(
+                step + 1, self.plan.steps, facts.loss / units, self._epsilon(step + 1),
+                facts.clipped / units, self._signal / self._spread,
+            )  # fmt: skip
+        )
+
+    def _epsilon(self, steps: int) -> float:
+        """So far; looked up among a hundred points, the next one up."""
+        if not self._epsilons:
+            last = self.plan.steps
+            points = sorted({-(-last * i // 100) for i in range(1, 101)})
+            self._epsilons = dict(zip(points, self.plan.epsilon_after(points), strict=True))
+        return next(e for s, e in self._epsilons.items() if s >= steps)

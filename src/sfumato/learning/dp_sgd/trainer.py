@@ -1,0 +1,460 @@
+"""DP-SGD for anybody's PyTorch loop.
+
+    trainer = DPSGD(model, optimizer, data, public_size=60_000, lot_size=2048, clip=1.0,
+                    epochs=30, epsilon=3, delta=1e-5)
+    for x, y in trainer:
+        trainer.backward(F.cross_entropy(model(x), y, reduction="none"))
+    trainer.guarantee
+
+Algorithm 1 of Abadi et al., arXiv:1607.00133, exactly: Poisson lots over a declared number of
+records, each example's gradient clipped, Gaussian noise added once to the lot's sum, the sum divided
+by the *expected* lot size. The model is neither wrapped nor renamed.
+
+Guarantee: what is released (the sequence of weights) is the plan's event, whatever the data. The
+sampler, the clip norms, the noise and the accountant all come from one
+:class:`~sfumato.learning.dp_sgd.plan.TrainingPlan`. Before the first private row is read the loop is
+rehearsed on made-up rows (see :mod:`~sfumato.learning.dp_sgd.rehearsal`) and the ledger is charged.
+Losses, norms and lot sizes are shown to the operator alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from sfumato.core import validation
+from sfumato.core.guarantee import Guarantee
+from sfumato.core.neighbours import Neighbours
+from sfumato.core.randomness import SYSTEM, Coins
+from sfumato.core.records import Record
+from sfumato.learning.dp_sgd import records
+from sfumato.learning.dp_sgd.augmenting import Augmentation
+from sfumato.learning.dp_sgd.averaging import WeightAverage
+from sfumato.learning.dp_sgd.batches import Source
+from sfumato.learning.dp_sgd.charging import Charge
+from sfumato.learning.dp_sgd.clipping import Clipping, Flat
+from sfumato.learning.dp_sgd.errors import TrainingError
+from sfumato.learning.dp_sgd.gradients.tape import Tape
+from sfumato.learning.dp_sgd.lots import Lots, PoissonLots
+from sfumato.learning.dp_sgd.noise import CoinNoise, NoiseSource
+from sfumato.learning.dp_sgd.owners import Owners, RowsAreUnits
+from sfumato.learning.dp_sgd.physical import Part, parts_of
+from sfumato.learning.dp_sgd.plan import TrainingPlan
+from sfumato.learning.dp_sgd.progress import choose_progress
+from sfumato.learning.dp_sgd.recording import Expected, Recorder, trainable
+from sfumato.learning.dp_sgd.rehearsal import refuse_batch_norm, rehearse
+from sfumato.learning.dp_sgd.resuming import Resuming
+from sfumato.learning.dp_sgd.schedules import NoiseSchedule
+from sfumato.learning.dp_sgd.stepping import NoisyStep, as_training_error
+from sfumato.learning.dp_sgd.watching import Watch
+from sfumato.ledger import Ledger
+
+__all__ = ["DPSGD"]
+
+
+class DPSGD:
+    """Private training in the user's own loop: an iterator over batches, and ``backward``.
+
+    Give two of ``epsilon``, ``noise_multiplier`` and ``steps`` (or ``epochs``); the third follows.
+
+    Args:
+        model: any module. Its trainable parameters are the ones trained.
+        optimizer: any torch optimizer over them.
+        data: tensors, arrays, or a map-style dataset.
+        public_size: the declared number of records (or owners). Under add/remove the true number
+            is private; this one is not, and need not be exact.
+        lot_size: the expected number of units in a lot.
+        delta: at which epsilon is stated.
+        epsilon: the guarantee to meet.
+        noise_multiplier: standard deviation of the noise, over the clip norm.
+        steps: the number of lots.
+        epochs: the same in units of ``public_size / lot_size`` lots.
+        clip: the clip norm, or a :class:`Clipping`.
+        plan: all of the above at once, instead of them.
+        batch_size: the most rows in memory at a time; by default a whole lot.
+        owners: for each row whose it is; then owners are sampled and clipped, not rows.
+        rows_per_owner: the most rows of one owner in a lot.
+        augment: a random change of each row's input, independently of other rows.
+        augmentations: how many differently augmented copies are averaged before clipping.
+        ema_decay: keep a moving average of the weights: see :meth:`averaged`.
+        scheduler: a learning-rate scheduler, stepped once a lot.
+        loss_scale: a constant factor against underflow in float16.
+        ledger: charge this ledger's ``dataset`` before the run, in the name of ``analyst``.
+        checkpoints: a folder to save to every ``checkpoint_every`` steps, and to resume from.
+        noise: where noise comes from: cryptographic coins by default.
+        coins: where sampling comes from; seeded ones in tests only.
+        workers: processes that prepare batches of a dataset.
+        collate: how a dataset's items become a batch.
+        example: a few public, plausible rows for the rehearsal, where made-up ones will not do.
+        progress: show a bar; by default on a terminal.
+
+    Example:
+        >>> import torch
+        >>> from torch.nn import functional as F
+        >>> x, y = torch.randn(200, 5), torch.zeros(200, dtype=torch.long)
+        >>> model = torch.nn.Linear(5, 2)
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+        >>> trainer = DPSGD(model, optimizer, (x, y), public_size=200, lot_size=50, steps=4,
+        ...                 epsilon=8, delta=1e-4)
+        >>> for inputs, labels in trainer:
+        ...     trainer.backward(F.cross_entropy(model(inputs), labels, reduction="none"))
+        >>> trainer.guarantee.epsilon <= 8, trainer.steps_taken
+        (True, 4)
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        data: Any,
+        *,
+        public_size: int | None = None,
+        lot_size: float | None = None,
+        delta: float | None = None,
+        epsilon: float | None = None,
+        noise_multiplier: float | None = None,
+        steps: int | None = None,
+        epochs: float | None = None,
+        clip: float | Clipping = 1.0,
+        lots: Lots | None = None,
+        schedule: NoiseSchedule | None = None,
+        neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+        unit: str | None = None,
+        plan: TrainingPlan | None = None,
+        batch_size: int | None = None,
+        owners: ArrayLike | None = None,
+        rows_per_owner: int = 1,
+        augment: Callable[[Any], Any] | None = None,
+        augmentations: int = 1,
+        ema_decay: float | None = None,
+        scheduler: Any = None,
+        loss_scale: float = 1.0,
+        ledger: Ledger | str | Path | None = None,
+        dataset: str = "",
+        analyst: str = "",
+        checkpoints: str | Path | None = None,
+        checkpoint_every: int = 100,
+        noise: NoiseSource | None = None,
+        coins: Coins = SYSTEM,
+        workers: int = 0,
+        collate: Callable[[list[Any]], Any] | None = None,
+        example: Any = None,
+        progress: bool | None = None,
+    ) -> None:
+        self.model, self.optimizer = model, optimizer
+        self.plan = plan or _make_plan(
+            public_size, lot_size, lots, clip, delta=delta, epsilon=epsilon,
+            noise_multiplier=noise_multiplier, steps=steps, epochs=epochs, neighbours=neighbours,
+            unit=unit or ("record" if owners is None else "owner"), schedule=schedule or NoiseSchedule(),
+        )  # fmt: skip
+        self._parameters = _checked_parameters(model, optimizer)
+        refuse_batch_norm(model)
+        self._source = Source(data, workers=workers, collate=collate, example=example)
+        self._owners = _units(len(self._source), owners, rows_per_owner)
+        self._augmentation = Augmentation(augment, augmentations)
+        self._most_rows = None if batch_size is None else validation.count("batch_size", batch_size)
+        self._coins, self._noise = coins, noise or CoinNoise(coins)
+        self._recorder = Recorder(model, Tape(self._parameters))
+        self._watch = Watch(model, self._parameters)
+        self._average = None if ema_decay is None else WeightAverage(model, ema_decay)
+        self._step = NoisyStep(
+            self.plan, self._parameters, optimizer, scheduler, self._noise, loss_scale
+        )
+        self._charge = Charge(_open(ledger), dataset, analyst)
+        self._charge.check(self.plan)
+        self._resuming = Resuming(checkpoints, checkpoint_every, self.plan, self._state_holders())
+        self._wanted_progress = progress
+        self._progress = choose_progress(False)
+        self._rehearsed = False
+        self._rehearsal: Generator[Any, Tensor, None] | None = None
+        self._next_rehearsal: Any = None
+        self._part: Part | None = None
+        self._is_out = False
+        self.steps_taken = 0
+        """How many lots were started; every one counts."""
+
+    # --- what it promises -------------------------------------------------------------------------
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Of the whole plan: charged as a whole, so promised as a whole."""
+        return self.plan.guarantee
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Of everything that one step releases."""
+        return self.plan.noise_multiplier
+
+    @property
+    def record(self) -> Record:
+        """The public record: what ran, and what it promises. Nothing read from private data."""
+        return records.make(self.plan, self._step, self._coins, self._charge, self._average)
+
+    @property
+    def rehearsing(self) -> bool:
+        """Whether the batch handed out is a made-up one, from the check before the run."""
+        return self._rehearsal is not None
+
+    def __repr__(self) -> str:
+        return (
+            f"DPSGD({self.steps_taken} of {self.plan.steps} steps, noise multiplier "
+            f"{self.noise_multiplier:.4g}, {self.guarantee})"
+        )
+
+    # --- the loop ---------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Any]:
+        """Made-up batches for the rehearsal, then the physical batches of every lot.
+
+        Iterating again after an exception goes on with the steps that are left; a lot that was
+        begun counts.
+        """
+        if self.steps_taken >= self.plan.steps:
+            return
+        with self._recorder.attached():
+            yield from self._rehearse()
+            self._charge.make(self.plan)
+            self._resuming.begin(self._charge)
+            self._progress = choose_progress(self._wanted_progress)
+            try:
+                yield from self._run()
+            finally:
+                self._progress.close()
+        if self.steps_taken >= self.plan.steps:
+            self._charge.finish(self.record.to_dict())
+
+    def _rehearse(self) -> Iterator[Any]:
+        if self._rehearsed:
+            return
+        self._augmentation.check(self._source.imitation)
+        copies = self._owners.rows_per_unit * self._augmentation.copies
+        self._rehearsal = rehearse(self._recorder, self._source.imitation, copies)
+        try:
+            self._next_rehearsal = next(self._rehearsal)
+            while self._next_rehearsal is not None:
+                yield from self._hand_out(self._next_rehearsal)
+            self._rehearsed = True
+        finally:
+            self._rehearsal = None
+        self._watch.accept()
+
+    def _run(self) -> Iterator[Any]:
+        waiting: deque[Part] = deque()
+        for batch in self._source.stream(self._parts(waiting)):
+            while not waiting[0].units:
+                self._take_step(waiting.popleft())
+            self._part = waiting.popleft()
+            self._recorder.expect(len(self._part.rows), self._part.units)
+            yield from self._hand_out(self._augmentation(batch))
+        while waiting:
+            self._take_step(waiting.popleft())
+
+    def _parts(self, waiting: deque[Part]) -> Iterator[np.ndarray]:
+        """The rows of every physical batch to come; ``waiting`` holds what they are parts of."""
+        sampler = self.plan.lots.sampler(len(self._owners), self._coins)
+        for step in range(self.steps_taken, self.plan.steps):
+            self._resuming.note_started(step)
+            self.steps_taken = step + 1
+            copies = self._augmentation.copies
+            for part in parts_of(
+                next(sampler), step, self._owners, self._coins, copies, self._most_rows
+            ):
+                waiting.append(part)
+                if part.units:
+                    yield part.rows
+
+    def _hand_out(self, batch: Any) -> Iterator[Any]:
+        self._is_out = True
+        yield batch
+        if self._is_out:
+            raise TrainingError(
+                "the last batch got no backward: call trainer.backward(losses) for each batch, or "
+                "stop the loop; a batch cannot be skipped"
+            )
+
+    def _take_back(self) -> Expected:
+        """What the batch that is out should bring."""
+        expected = self._recorder.take() if self._is_out else None
+        if expected is None:
+            raise TrainingError(
+                "there is no batch to take a gradient of: call backward once for each batch that "
+                "the trainer hands out, inside its loop"
+            )
+        self._is_out = False
+        self._watch.check()
+        return expected
+
+    def backward(self, losses: Tensor) -> None:
+        """Takes the losses of the batch handed out last: one for each row, not averaged.
+
+        Clips each unit's gradient and adds it to the lot's sum. When the lot is complete, adds the
+        noise and steps the optimizer.
+        """
+        expected = self._take_back()
+        _check_losses(losses, expected.rows)
+        if self._rehearsal is not None:
+            self._next_rehearsal = _send(self._rehearsal, losses)
+            return
+        part = self._part
+        assert part is not None
+        with as_training_error():
+            self._step.add(self._recorder.tape, losses, part.weights)
+        if part.last:
+            self._take_step(part)
+
+    def fit(self, loss: Callable[..., Tensor], *, compile: bool = False) -> DPSGD:
+        """The whole loop: ``loss(model, *batch)`` gives one number for each row.
+
+        Args:
+            loss: per-example losses.
+            compile: trace forward, backward and clipping into one graph, for ``torch.compile``.
+        """
+        if compile:
+            self._step.compile(self.model, loss, self._recorder.tape)
+        for batch in self:
+            values = tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
+            if self._step.compiled and not self.rehearsing:
+                self._compiled_backward(values)
+            else:
+                self.backward(loss(self.model, *values))
+        return self
+
+    def _compiled_backward(self, batch: tuple[Any, ...]) -> None:
+        self._take_back()
+        part = self._part
+        assert part is not None
+        self._step.add_compiled(batch, part)
+        if part.last:
+            self._take_step(part)
+
+    def _take_step(self, part: Part) -> None:
+        self._step.apply(part.step)
+        if self._average is not None:
+            self._average.update()
+        self._watch.accept()
+        self._resuming.after(part.step + 1)
+        self._step.report(self._progress, part.step)
+
+    # --- besides ----------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def averaged(self) -> Generator[nn.Module]:
+        """The model with its averaged weights, for the time of the block (``ema_decay``)."""
+        if self._average is None:
+            raise ValueError("no average is kept: make the trainer with ema_decay, such as 0.999")
+        self._watch.check()
+        with self._average.applied():
+            yield self.model
+        self._watch.accept()
+
+    def resume(self) -> DPSGD:
+        """Goes on from the newest checkpoint, with fresh coins.
+
+        Steps that the killed process may have taken after it count as taken: they were charged, and
+        their weights may have been seen. So the run ends with fewer steps in its weights than
+        planned, never with more than were charged.
+        """
+        self.steps_taken = self._resuming.resume(self._charge)
+        self._watch.accept()
+        return self
+
+    def _state_holders(self) -> dict[str, Any]:
+        return {
+            "model": self.model, "optimizer": self.optimizer, "scheduler": self._step.scheduler,
+            "average": self._average, "step": self._step,
+        }  # fmt: skip
+
+
+def _make_plan(
+    public_size: int | None,
+    lot_size: float | None,
+    lots: Lots | None,
+    clip: float | Clipping,
+    *,
+    delta: float | None,
+    **more: Any,
+) -> TrainingPlan:
+    if lots is None:
+        if public_size is None or lot_size is None:
+            raise ValueError(
+                "public_size and lot_size must be given (the declared number of records, and how "
+                "many of them a lot holds on average), or lots, or a plan"
+            )
+        lots = PoissonLots(lot_size, validation.count("public_size", public_size))
+    if delta is None:
+        raise ValueError("delta must be given: well below 1 / public_size, such as 1e-5")
+    clipping = clip if isinstance(clip, Clipping) else Flat(clip)
+    return TrainingPlan.make(lots, clipping, delta=delta, **more)
+
+
+def _checked_parameters(
+    model: nn.Module, optimizer: torch.optim.Optimizer
+) -> dict[str, Tensor]:
+    found = trainable(model)
+    if not found:
+        raise TrainingError("the model has no trainable parameter: nothing to train")
+    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    missing = [name for name, p in found.items() if id(p) not in held]
+    if missing:
+        raise TrainingError(
+            f"{missing[0]!r} is trainable but not in the optimizer: add it, or freeze it with "
+            "requires_grad_(False)"
+        )
+    own = {id(p) for p in model.parameters()}
+    if any(id(p) not in own for group in optimizer.param_groups for p in group["params"]):
+        raise TrainingError(
+            "the optimizer holds a parameter that the model does not: make it over "
+            "model.parameters()"
+        )
+    return found
+
+
+def _units(rows: int, owners: ArrayLike | None, rows_per_owner: int) -> Owners | RowsAreUnits:
+    if owners is None:
+        if rows_per_owner != 1:
+            validation.fail("rows_per_owner", "1 without owners", rows_per_owner)
+        return RowsAreUnits(rows)
+    found = Owners(owners, rows_per_owner)
+    if found.rows != rows:
+        raise ValueError(f"owners must name one for each of {rows} rows, got {found.rows}")
+    return found
+
+
+def _open(ledger: Ledger | str | Path | None) -> Ledger | None:
+    return ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger, create=False)
+
+
+def _check_losses(losses: Any, rows: int) -> None:
+    if not isinstance(losses, Tensor) or not losses.is_floating_point():
+        raise TrainingError(f"losses must be a tensor of numbers, got {type(losses).__name__}")
+    if losses.ndim == 0:
+        raise TrainingError(
+            'the loss is one number for the whole batch: use reduction="none", and give the '
+            "trainer one loss for each row"
+        )
+    if losses.shape != (rows,):
+        raise TrainingError(
+            f"losses must have the shape ({rows},), one for each row of the trainer's batch, got "
+            f"{tuple(losses.shape)}: sum or average over everything but the rows, and use the batch "
+            "as it was handed out"
+        )
+    if not losses.requires_grad:
+        raise TrainingError(
+            "the losses have no gradient: compute them from the model's output, without no_grad "
+            "or detach"
+        )
+
+
+def _send(rehearsal: Generator[Any, Tensor, None], losses: Tensor) -> Any:
+    try:
+        return rehearsal.send(losses)
+    except StopIteration:
+        return None
