@@ -40,6 +40,19 @@ if TYPE_CHECKING:
     )
     from sfumato.core.events import compose, dp_sgd, repeat
     from sfumato.data import load_table
+    from sfumato.learning.dp_sgd import (
+        DPSGD,
+        Adaptive,
+        Automatic,
+        FixedSizeLots,
+        Flat,
+        NoiseSchedule,
+        PerLayer,
+        PoissonLots,
+        ShuffledLots,
+        TrainingError,
+        TrainingPlan,
+    )
     from sfumato.ledger import Budget, BudgetExceeded, Ledger
     from sfumato.mechanisms import sensitivity
     from sfumato.mechanisms.crossover import crossover_dimension, laplace_or_gaussian
@@ -82,6 +95,10 @@ _HOMES = {
     "sfumato.core": "Event Guarantee Neighbours Norm Record Release SeededCoins Sensitivity events",
     "sfumato.core.events": "compose dp_sgd repeat",
     "sfumato.data": "load_table",
+    "sfumato.learning.dp_sgd": (
+        "DPSGD Adaptive Automatic FixedSizeLots Flat NoiseSchedule PerLayer PoissonLots "
+        "ShuffledLots TrainingError TrainingPlan"
+    ),
     "sfumato.ledger": "Budget BudgetExceeded Ledger",
     "sfumato.mechanisms.crossover": "crossover_dimension laplace_or_gaussian",
     "sfumato.mechanisms.discrete_gaussian": "DiscreteGaussian",
@@ -104,9 +121,12 @@ _HOMES = {
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
+    "DPSGD",
     "Accountant",
+    "Adaptive",
     "Answer",
     "ArgMax",
+    "Automatic",
     "Budget",
     "BudgetExceeded",
     "Count",
@@ -116,6 +136,8 @@ __all__ = [
     "DiscreteLaplace",
     "Event",
     "Exponential",
+    "FixedSizeLots",
+    "Flat",
     "Gaussian",
     "Guarantee",
     "Histogram",
@@ -129,8 +151,11 @@ __all__ = [
     "Median",
     "MostCommon",
     "Neighbours",
+    "NoiseSchedule",
     "Norm",
+    "PerLayer",
     "PermuteAndFlip",
+    "PoissonLots",
     "PrivacyProfile",
     "Protected",
     "Quantile",
@@ -140,8 +165,11 @@ __all__ = [
     "ReportNoisyMax",
     "SeededCoins",
     "Sensitivity",
+    "ShuffledLots",
     "SparseVector",
     "Sum",
+    "TrainingError",
+    "TrainingPlan",
     "Variance",
     "__version__",
     "account",

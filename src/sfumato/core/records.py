@@ -30,8 +30,15 @@ NOT_PRIVATE = "NOT PRIVATE: made with seeded test coins, whose noise anyone can 
 def versions(*packages: str) -> dict[str, str]:
     """Versions of Python, sfumato and ``packages``, for a record's reader."""
     return {"python": platform.python_version()} | {
-        name: metadata.version(name) for name in ("sfumato", *packages)
+        name: _version(name) for name in ("sfumato", *packages)
     }
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # run from a source tree, never installed
+        return "not installed"
 
 
 @dataclass(frozen=True)

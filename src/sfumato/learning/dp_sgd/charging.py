@@ -39,7 +39,10 @@ class Charge:
     _spending: Spending | None = field(default=None, repr=False)
 
     def check(self, plan: TrainingPlan) -> None:
-        """Raises, and spends nothing, if the ledger would refuse the plan now."""
+        """Raises if the budget protects someone else; whether it has room is asked by :meth:`make`.
+
+        (A run that goes on was charged already, and perhaps there is room for no other.)
+        """
         if self.ledger is None:
             return
         terms = self.ledger.terms(self.dataset)

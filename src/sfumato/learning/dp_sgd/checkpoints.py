@@ -9,8 +9,7 @@ A folder holds one run, readable by its owner only:
 =================================  =================================================================
 
 Formal guarantees
-- A checkpoint holds no coins: no noise key, no generator, no sampler's state. A resumed run draws
-  fresh ones. What it would repeat was released already, perhaps; the journal knows how much.
+- A checkpoint holds no coins: no noise key, no generator, no sampler's state.
 - After a crash at any instant, power loss included, ``started`` is at least the number of lots for
   which :meth:`Checkpoints.note_started` returned, and the newest checkpoint for which
   :meth:`Checkpoints.save` returned can be read, or a newer one.
@@ -122,11 +121,7 @@ class Checkpoints:
         return max(self._told, self._journal.started)
 
     def note_started(self, step: int) -> None:
-        """Writes down, durably, that the lot of ``step`` (the first is 0) is about to be read.
-
-        Raises:
-            ValueError: if another process is writing to the folder.
-        """
+        """Writes down, durably, that the lot of ``step`` (the first is 0) is about to be read."""
         step = validation.at_least("step", step, 0)
         self._journal.open()
         self._journal.at_least(self._told)

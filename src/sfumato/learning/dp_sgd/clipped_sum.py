@@ -55,8 +55,8 @@ class LotFacts:
     """
 
     units: int = 0
-    loss: float = 0.0
-    clipped: float = 0.0
+    loss: Tensor | float = 0.0  # tensors stay on their device until someone looks
+    clipped: Tensor | float = 0.0
 
 
 class ClippedSum:
@@ -84,7 +84,7 @@ class ClippedSum:
             name: torch.zeros_like(exact(p.detach()), memory_format=torch.contiguous_format)
             for name, p in self.parameters.items()
         }
-        self.count = 0.0
+        self.count: Tensor | float = 0.0
         self.facts = LotFacts()
 
     def add(self, gradients: Gradients, losses: Tensor, scaled_by: float = 1.0) -> None:
@@ -105,11 +105,11 @@ class ClippedSum:
         for name, value in sums.items():
             self.sums[name] += value
         if isinstance(self.clipping, Adaptive):
-            self.count += float(self.clipping.count(norms, self.bounds))
+            self.count = self.count + self.clipping.count(norms, self.bounds)
         limits = torch.tensor(self.bounds, dtype=norms.dtype, device=norms.device)
         self.facts.units += len(norms)
-        self.facts.loss += float(losses.nansum())
-        self.facts.clipped += float((norms > limits).any(1).sum())
+        self.facts.loss = self.facts.loss + losses.nansum()
+        self.facts.clipped = self.facts.clipped + (norms > limits).any(1).sum()
 
 
 def _name(dtype: torch.dtype) -> str:

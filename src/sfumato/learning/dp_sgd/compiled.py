@@ -15,9 +15,16 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+)
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from sfumato.learning.dp_sgd.clipped_sum import ClippedSum, clip_and_sum, group_norms
@@ -29,6 +36,11 @@ from sfumato.learning.dp_sgd.physical import Part
 __all__ = ["CompiledSum"]
 
 _GRAIN = 32
+_UNTRACEABLE = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    GuardOnDataDependentSymNode,
+)
 
 
 class _Losses(nn.Module):
@@ -73,21 +85,47 @@ class CompiledSum:
         if part.units > self._capacity:
             self._capacity = -(-int(part.units * 1.05) // _GRAIN) * _GRAIN
         units = self._capacity
-        leaves, spec = pytree.tree_flatten(batch)
-        padded = [_fill(leaf, units * copies) for leaf in leaves]
-        like = next(iter(self._total.parameters.values()))
-        weights = torch.zeros(units * copies, dtype=torch.float32, device=like.device)
-        weights[: len(part.rows)] = torch.as_tensor(part.weights, dtype=torch.float32)
-        bound = torch.tensor(self._total.bounds, device=like.device)
-        values = dict(self._module.named_parameters()) | dict(self._module.named_buffers())
-        inputs = ([v.detach() for v in values.values()], padded, weights, bound)
-        key = (units, spec, tuple((tuple(x.shape), x.dtype) for x in padded), self._training())
+        names, spec, inputs = self._inputs(batch, units * copies, part.weights)
+        key = (units, spec, tuple(map(_kind, inputs[1])), self._training(), loss_scale)
         if key not in self._graphs:
-            self._graphs[key] = self._trace(list(values), spec, units, loss_scale, inputs)
+            graph = self._trace(names, spec, units, loss_scale, inputs)
+            self._graphs[key] = torch.compile(
+                graph, backend=self._backend, dynamic=False, fullgraph=True
+            )
         sums, norms, losses = self._graphs[key](*inputs)
         names = [n for group in self._total.groups for n in group]
         found = {n: s for n, s in zip(names, sums, strict=True) if s is not None}
         self._total.merge(found, norms[: part.units], losses[: len(part.rows)])
+
+    def check(self, imitate: Callable[[int], Any], copies: int, loss_scale: float) -> None:
+        """Traces a batch of made-up rows: before anything is spent.
+
+        Args:
+            imitate: makes a batch of so many rows up.
+            copies: rows of one unit.
+            loss_scale: as for a call.
+
+        Raises:
+            TrainingError: if the model cannot be traced.
+        """
+        rows = _GRAIN * copies
+        batch = imitate(rows)
+        values = tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
+        names, spec, inputs = self._inputs(values, rows, np.full(rows, 1 / copies))
+        self._trace(names, spec, _GRAIN, loss_scale, inputs)
+
+    def _inputs(
+        self, batch: tuple[Any, ...], rows: int, weights: NDArray[np.float64]
+    ) -> tuple[list[str], Any, tuple[Any, ...]]:
+        """What a graph takes, the batch filled up to ``rows``."""
+        leaves, spec = pytree.tree_flatten(batch)
+        like = next(iter(self._total.parameters.values()))
+        filled = torch.zeros(rows, dtype=torch.float32, device=like.device)
+        filled[: len(weights)] = torch.as_tensor(weights, dtype=torch.float32)
+        bound = torch.tensor(self._total.bounds, dtype=torch.float64, device=like.device)
+        values = dict(self._module.named_parameters()) | dict(self._module.named_buffers())
+        held = [v.detach() for v in values.values()]
+        return list(values), spec, (held, [_fill(leaf, rows) for leaf in leaves], filled, bound)
 
     def _training(self) -> tuple[bool, ...]:
         return tuple(module.training for module in self._module.modules())
@@ -116,13 +154,13 @@ class CompiledSum:
             return [sums.get(n) for g in groups for n in g], norms, counted.detach()
 
         try:
-            graph = make_fx(clipped, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
-        except torch._subclasses.fake_tensor.DataDependentOutputException as error:
+            return make_fx(clipped, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
+        except _UNTRACEABLE as error:
+            reason = str(error).partition("\n")[0]
             raise TrainingError(
-                f"the model cannot be compiled, because its course depends on values ({error}): "
+                f"the model cannot be compiled, because its course depends on values ({reason}): "
                 "train it with compile=False"
             ) from error
-        return torch.compile(graph, backend=self._backend, dynamic=False, fullgraph=True)
 
 
 def _scales(total: ClippedSum, norms: Tensor, bound: Tensor) -> Tensor:
@@ -131,6 +169,10 @@ def _scales(total: ClippedSum, norms: Tensor, bound: Tensor) -> Tensor:
         ratio = norms / bound.to(norms.dtype)
         return total.clipping.scales(ratio, (1.0,), eta)
     return total.clipping.scales(norms, total.bounds, eta)
+
+
+def _kind(leaf: Any) -> Any:
+    return (tuple(leaf.shape), leaf.dtype) if isinstance(leaf, Tensor) else type(leaf)
 
 
 def _fill(leaf: Any, rows: int) -> Any:

@@ -88,9 +88,9 @@ class Owners:
     own, whose weights are equal and sum to 1; if it has more rows, every subset of that size is
     equally likely, afresh each time. Places left over repeat the owner's first row with weight 0.
 
-    Ids are private and never raise: all rows whose id is missing (None, NaN, NaT) or cannot be
-    compared count as one owner's. That owner is one unit: those who share it are protected as parts
-    of it, not each for themselves.
+    Ids are private and never raise: rows whose id is missing (None, NaN, NaT) or cannot be compared
+    are never used. (As one shared owner they would protect no one: another person without an id
+    would *replace* that owner's contribution, which moves a sum by twice the clip norm.)
 
     Args:
         ids: for each row whose it is: whole numbers, words, or other things that can be compared.
@@ -101,9 +101,10 @@ class Owners:
         self.rows_per_unit = validation.count("rows_per_unit", rows_per_unit)
         codes = _codes(ids)
         self.rows = len(codes)
+        known = np.flatnonzero(codes != _MISSING)
         # A stable order keeps each owner's rows in theirs.
-        self._order: Positions = np.argsort(codes, kind="stable").astype(np.int64, copy=False)
-        _, self._sizes = np.unique(codes, return_counts=True)
+        self._order: Positions = known[np.argsort(codes[known], kind="stable")].astype(np.int64)
+        _, self._sizes = np.unique(codes[known], return_counts=True)
         self._starts = np.cumsum(self._sizes) - self._sizes
 
     def __len__(self) -> int:

@@ -11,6 +11,7 @@ told.
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bars
 from rich.table import Column
 
-__all__ = ["Facts", "Progress", "RichProgress", "Silent", "choose_progress", "describe"]
+__all__ = ["Facts", "Progress", "RichProgress", "Screen", "Silent", "choose_progress", "describe"]
 
 _BETWEEN_FRAMES = 0.1  # seconds, on a terminal
 _BETWEEN_LINES = 10.0  # elsewhere
@@ -99,6 +100,15 @@ class Silent:
 
 
 @final
+class Screen(Console):
+    """A console on which a broken pipe is an error like others: rich itself would end the run."""
+
+    def on_broken_pipe(self) -> None:
+        """Raises ``BrokenPipeError``."""
+        raise BrokenPipeError
+
+
+@final
 class RichProgress:
     """A bar on a terminal's standard error; elsewhere nothing, or a line now and then if forced.
 
@@ -106,7 +116,7 @@ class RichProgress:
 
     Args:
         forced: show lines also where there is no terminal (a notebook, a log).
-        console: where to; standard error by default.
+        screen: where to; standard error by default.
         clock: seconds.
     """
 
@@ -114,12 +124,12 @@ class RichProgress:
         self,
         *,
         forced: bool = False,
-        console: Console | None = None,
+        screen: Screen | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         # Never rich's own way with notebooks, which needs a package of widgets and warns.
-        self._console = console or Console(stderr=True, force_jupyter=False)
-        self._live = self._console.is_terminal and not self._console.is_dumb_terminal
+        self._screen = screen or Screen(stderr=True, force_jupyter=False)
+        self._live = self._screen.is_terminal and not self._screen.is_dumb_terminal
         self._open = self._live or forced
         self._clock = clock
         self._bars: Bars | None = None
@@ -158,14 +168,19 @@ class RichProgress:
     def _show(self, step: Facts) -> None:
         text, self._unshown = self._unshown or "", None
         if not self._live:
-            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self._screen.print(text, markup=False, highlight=False, soft_wrap=True)
             return
         if self._bars is None:
             text_column = TextColumn(
                 "{task.description}", markup=False, table_column=Column(no_wrap=True)
             )
+            self._streams = sys.stdout, sys.stderr
             self._bars = Bars(
-                BarColumn(bar_width=20), text_column, console=self._console, auto_refresh=False
+                BarColumn(bar_width=20),
+                text_column,
+                console=self._screen,
+                auto_refresh=False,
+                redirect_stdout=sys.stdout.isatty(),  # what goes to a file must stay there
             )
             self._bars.start()
             self._bars.add_task("", total=step.total)
@@ -185,13 +200,15 @@ class RichProgress:
                 self._bars.update(self._bars.task_ids[0], description=self._unshown)
             self._bars.stop()
         elif self._unshown is not None:
-            self._console.print(self._unshown, markup=False, highlight=False, soft_wrap=True)
+            self._screen.print(self._unshown, markup=False, highlight=False, soft_wrap=True)
 
     def _guarded(self, act: Callable[[], None]) -> None:
         try:
             act()
         except (OSError, ValueError, RuntimeError):  # a closed pipe, a closed file
             self._open = False
+            if self._bars is not None:  # which may have put itself in their place
+                sys.stdout, sys.stderr = self._streams
 
 
 def choose_progress(wanted: bool | None) -> Progress:

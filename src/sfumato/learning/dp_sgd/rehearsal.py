@@ -34,6 +34,7 @@ __all__ = ["refuse_batch_norm", "rehearse"]
 
 _ALONE = 3
 _TOLERANCE = {torch.float64: 1e-7, torch.float32: 2e-3}
+_COARSE = 5e-2
 _STILL = {
     "rand": 0.5, "rand_like": 0.5, "uniform_": 0.5, "randn": 0.3, "randn_like": 0.3, "normal": 0.3,
     "normal_": 0.3, "bernoulli": 1.0, "bernoulli_": 1.0, "randint": 0, "randint_like": 0,
@@ -57,17 +58,32 @@ def _groups(channels: int) -> int:
     return max(g for g in range(1, min(32, channels) + 1) if channels % g == 0)
 
 
-def hold_still(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Randomness inside a model, replaced by constants."""
-    name = function_name(func)
-    if "dropout" in name and args and isinstance(args[0], Tensor):
-        return args[0]
-    if name == "scaled_dot_product_attention":
-        kwargs = {**kwargs, "dropout_p": 0.0}
-        return func(*args[:4], *args[5:], **kwargs)
-    if name in _STILL:
-        return func(*args, **kwargs).fill_(_STILL[name])
-    return NotImplemented
+class HoldStill:
+    """Randomness inside a model, replaced by constants.
+
+    Attributes:
+        coarse: whether a function ran in mixed precision.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._devices = {p.device.type for p in model.parameters()}
+        self.coarse = False
+
+    def __call__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the tape calls instead of ``func``, or NotImplemented."""
+        self.coarse = self.coarse or any(map(torch.is_autocast_enabled, self._devices))
+        name = function_name(func)
+        if "dropout" in name and args and isinstance(args[0], Tensor):
+            return args[0]
+        if name == "scaled_dot_product_attention":
+            if len(args) > 4:
+                args = (*args[:4], 0.0, *args[5:])
+            else:
+                kwargs = {**kwargs, "dropout_p": 0.0}
+            return func(*args, **kwargs)
+        if name in _STILL:
+            return func(*args, **kwargs).fill_(_STILL[name])
+        return NotImplemented
 
 
 Turn = Generator[Any, Tensor, Tensor]
@@ -89,7 +105,7 @@ def rehearse(
     model, tape = recorder.model, recorder.tape
     refuse_batch_norm(model)
     before = {name: b.detach().clone() for name, b in model.named_buffers()}
-    tape.on_call = hold_still
+    tape.on_call = still = HoldStill(model)
     try:
         yield from _learn(recorder, imitate, copies)
         batch = imitate(_ALONE * copies)
@@ -102,15 +118,16 @@ def rehearse(
             recorder.expect(copies, 1)
             losses = yield pytree.tree_map(lambda leaf: leaf[rows], batch)
             tape.clear()
-            _compare_losses(together[rows], losses.detach())
+            _compare_losses(together[rows], losses.detach(), still.coarse)
             slow = _slow(tape.parameters, losses)
-            _compare_gradients({name: g[unit] for name, g in fast.items()}, slow)
-        changed = [n for n, b in model.named_buffers() if not torch.equal(b, before[n])]
+            _compare_gradients({name: g[unit] for name, g in fast.items()}, slow, still.coarse)
+        changed = [n for n, b in model.named_buffers() if not _same(b, before.get(n))]
     finally:
         tape.on_call = None
         with torch.no_grad():
             for name, buffer in model.named_buffers():
-                buffer.copy_(before[name])
+                if name in before and buffer.shape == before[name].shape:
+                    buffer.copy_(before[name])
     if changed:
         raise TrainingError(
             f"buffer {changed[0]!r} changes when the model runs: it would carry private data into "
@@ -150,13 +167,21 @@ def _slow(parameters: Mapping[str, Tensor], losses: Tensor) -> dict[str, Tensor]
     return {n: g for n, g in zip(parameters, found, strict=True) if g is not None}
 
 
-def _compare_losses(together: Tensor, alone: Tensor) -> None:
+def _same(one: Tensor, two: Tensor | None) -> bool:
+    return two is not None and one.shape == two.shape and torch.equal(one, two)
+
+
+def _room(dtype: torch.dtype, coarse: bool) -> float:
+    return _COARSE if coarse else _TOLERANCE.get(dtype, _COARSE)
+
+
+def _compare_losses(together: Tensor, alone: Tensor, coarse: bool) -> None:
     if not (together.isfinite().all() and alone.isfinite().all()):
         raise TrainingError(
             "the losses of made-up rows are not finite, so that the model cannot be checked: give "
             "a few plausible, public rows as example="
         )
-    room = _TOLERANCE.get(alone.dtype, 5e-2)
+    room = _room(alone.dtype, coarse)
     if not torch.allclose(together, alone, rtol=room, atol=room * float(alone.abs().max())):
         raise TrainingError(
             "an example's loss depends on the other examples of its batch (batch normalisation, "
@@ -165,13 +190,15 @@ def _compare_losses(together: Tensor, alone: Tensor) -> None:
         )
 
 
-def _compare_gradients(fast: Mapping[str, Tensor], slow: Mapping[str, Tensor]) -> None:
+def _compare_gradients(
+    fast: Mapping[str, Tensor], slow: Mapping[str, Tensor], coarse: bool
+) -> None:
     scale = max((float(g.abs().max()) for g in slow.values() if g.numel()), default=0.0)
     wrong = []
     for name in {**slow, **fast}:
         one = slow[name] if name in slow else torch.zeros_like(fast[name])
         two = fast[name] if name in fast else torch.zeros_like(one)
-        room = _TOLERANCE.get(one.dtype, 5e-2)
+        room = _room(one.dtype, coarse)
         if not torch.allclose(one.to(two.dtype), two, rtol=room, atol=room * scale):
             wrong.append(name)
     if wrong:

@@ -4,6 +4,10 @@ A checkpoint holds the number of steps, weights and the optimizer's state; never
 sampler's state. A journal says, before each lot is read, that it may have been. On resuming, every
 step in the journal counts as taken, also those after the checkpoint, whose weights are lost: they
 were charged and may have been seen. Fresh coins are drawn for the rest.
+
+The first checkpoint, of step 0, is written after the charge and before the first lot is read, so
+that a run can be taken up wherever it was cut off. A process killed between the charge and that
+checkpoint has read nothing; resumed, it is charged again.
 """
 
 from __future__ import annotations
@@ -36,14 +40,17 @@ class Resuming:
     ) -> None:
         self._every = validation.count("checkpoint_every", every)
         self._plan, self._holders = plan, holders
+        if folder is not None:
+            self._state()  # or says now, before anything is spent, what cannot be stored
         self._store = None if folder is None else Checkpoints(folder, plan.digest)
-        self._resumed = False
+        self._resumed = self._saved = False
         self._charge: Charge | None = None
 
     def begin(self, charge: Charge) -> None:
         """Before the first lot: refuses to run over an earlier run's folder."""
         self._charge = charge
-        if self._store is not None and self._store.started and not self._resumed:
+        store = self._store
+        if store is not None and not self._resumed and (store.started or store.load() is not None):
             raise ValueError(
                 "the checkpoint folder holds a run that began already: call resume() before the "
                 "loop to go on with it, or give another folder"
@@ -53,6 +60,9 @@ class Resuming:
     def note_started(self, step: int) -> None:
         """Before a lot is read."""
         if self._store is not None:
+            if not self._saved:
+                self._store.save(self._checkpoint(step))
+                self._saved = True
             self._store.note_started(step)
 
     def after(self, steps: int) -> None:
@@ -62,10 +72,14 @@ class Resuming:
             self._store.save(self._checkpoint(steps))
 
     def _checkpoint(self, steps: int) -> Checkpoint:
-        tensors: dict[str, Tensor] = {}
-        facts: dict[str, Any] = {"plan": self._plan.to_dict()}
         assert self._charge is not None
-        facts["charge"] = self._charge.to_dict()
+        tensors, facts = self._state()
+        more = {"plan": self._plan.to_dict(), "charge": self._charge.to_dict()}
+        return Checkpoint(steps, tensors, more | facts)
+
+    def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors: dict[str, Tensor] = {}
+        facts: dict[str, Any] = {}
         for name in ("model", "optimizer", "scheduler", "average"):
             holder = self._holders[name]
             if holder is not None:
@@ -75,7 +89,7 @@ class Resuming:
         clipping = self._holders["step"].sum.clipping
         if isinstance(clipping, Adaptive):
             facts["clip"] = clipping.clip
-        return Checkpoint(steps, tensors, facts)
+        return tensors, facts
 
     def resume(self, charge: Charge) -> int:
         """Loads the newest checkpoint; returns how many steps count as taken."""
@@ -90,8 +104,9 @@ class Resuming:
                 f"the run was cut off after {self._store.started} steps, before its first "
                 "checkpoint: begin a new run in another folder (the steps stay charged)"
             )
-        self._restore(found)
         charge.resume(found.facts["charge"], self._plan)
+        self._restore(found)
+        self._saved = True
         started = max(found.step, self._store.started)
         return min(self._plan.lots.resume_point(started), self._plan.steps)
 
@@ -101,6 +116,10 @@ class Resuming:
             holder = self._holders[name]
             if holder is None:
                 continue
+            if name not in found.facts:
+                raise ValueError(
+                    f"the checkpoint holds no {name}: make the trainer as it was when the run began"
+                )
             prefix = f"{name}/"
             own = {k[len(prefix) :]: t for k, t in found.tensors.items() if k.startswith(prefix)}
             state = restore_state(own, found.facts[name])

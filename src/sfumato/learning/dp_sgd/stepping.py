@@ -25,6 +25,8 @@ from sfumato.learning.dp_sgd.progress import Facts, Progress
 
 __all__ = ["NoisyStep", "as_training_error"]
 
+_LEAST_SCALE = 2.0**-10  # far below, squares vanish in float32: a long gradient passes for short
+
 
 @contextlib.contextmanager
 def as_training_error() -> Generator[None]:
@@ -58,10 +60,13 @@ class NoisyStep:
         self.plan, self.optimizer, self.scheduler, self.noise = plan, optimizer, scheduler, noise
         self.parameters = dict(parameters)
         self.loss_scale = validation.positive("loss_scale", loss_scale)
+        if self.loss_scale < _LEAST_SCALE:
+            validation.fail("loss_scale", f"at least {_LEAST_SCALE:g}", loss_scale)
         self.sum = ClippedSum(parameters, plan.clipping)
         plan.clipping.noise_scales(plan.noise_multiplier, self.sum.bounds)  # or says why not
         self.compiled: Any = None
-        self._signal = self._spread = 0.0
+        self._signal: list[Tensor] = []
+        self._spread = 0.0
         self._epsilons: dict[int, float] = {}
 
     def add(self, tape: Tape, losses: Tensor, weights: NDArray[np.float64]) -> None:
@@ -89,16 +94,15 @@ class NoisyStep:
         size = self.plan.lots.expected_size
         multiplier = self.plan.noise_at(step)
         clipping, bounds = self.sum.clipping, self.sum.bounds
-        signal = spread = 0.0
+        self._signal, self._spread = [], 0.0
         stds = clipping.noise_scales(multiplier, bounds)
         for group, std in zip(self.sum.groups, stds, strict=True):
             for name in group:
                 p, clean = self.parameters[name], self.sum.sums[name]
-                signal += float(clean.square().sum())
-                spread += clean.numel() * std**2
+                self._signal.append(torch.linalg.vector_norm(clean))
+                self._spread += clean.numel() * std**2
                 noisy = clean + self.noise.normal(clean, std)
                 p.grad = (noisy / size).to(p.dtype)
-        self._signal, self._spread = math.sqrt(signal), math.sqrt(spread)
         self.optimizer.step()
         for p in self.parameters.values():
             p.grad = None
@@ -111,9 +115,11 @@ class NoisyStep:
 
     def _adapt(self, clipping: Adaptive, size: float) -> None:
         assert clipping.count_noise is not None
-        count = torch.tensor(self.sum.count, dtype=torch.float64)
+        count = torch.tensor(float(self.sum.count), dtype=torch.float64)
         noisy = float(count + self.noise.normal(count, clipping.count_noise))
-        self.set_clip(clipping.updated(clipping.clip, noisy, size))
+        first = self.plan.clipping
+        assert isinstance(first, Adaptive)
+        self.set_clip(first.updated(clipping.clip, noisy, size))
 
     def set_clip(self, clip: float) -> None:
         """Replaces an adapting clip norm: by a step, or from a checkpoint."""
@@ -126,10 +132,12 @@ class NoisyStep:
             return
         facts = self._facts
         units = facts.units or math.nan
+        signal = math.hypot(*(float(norm) for norm in self._signal))
         progress.update(
             Facts(
-                step + 1, self.plan.steps, facts.loss / units, self._epsilon(step + 1),
-                facts.clipped / units, self._signal / self._spread,
+                step + 1, self.plan.steps, float(facts.loss) / units, self._epsilon(step + 1),
+                float(facts.clipped) / units, signal / math.sqrt(self._spread),
+                self.plan.guarantee.epsilon,
             )  # fmt: skip
         )
 

@@ -66,10 +66,11 @@ def common_length(data: Any, name: str) -> int:
                 f"{remedy}"
             )
         _require_torch_type(path, leaf)
-    if len({len(leaf) for _, leaf in leaves}) > 1:
-        found = ", ".join(f"{path} has {len(leaf)}" for path, leaf in leaves)
-        raise ValueError(f"{name} must have equally many rows everywhere, but {found}: align them")
-    return len(leaves[0][1])
+    first, rows = leaves[0][0], len(leaves[0][1])
+    for path, leaf in leaves:
+        if len(leaf) != rows:  # by how many is the data's secret
+            raise ValueError(f"{path} must have as many rows as {first}, but has not: align them")
+    return rows
 
 
 def _require_torch_type(path: str, leaf: Any) -> None:
@@ -94,6 +95,7 @@ def structure_of(data: Any) -> Any:
 
 
 def require_same_structure(data: Any, example: Any) -> None:
+    """Raises unless the two differ in their numbers of rows and values only."""
     common_length(example, "example")
     one, two = (structure_of(map_leaves(lambda leaf: leaf[:0], tree)) for tree in (data, example))
     if one != two:

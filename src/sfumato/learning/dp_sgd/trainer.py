@@ -155,6 +155,7 @@ class DPSGD:
             noise_multiplier=noise_multiplier, steps=steps, epochs=epochs, neighbours=neighbours,
             unit=unit or ("record" if owners is None else "owner"), schedule=schedule or NoiseSchedule(),
         )  # fmt: skip
+        _refuse_compiled(model)
         self._parameters = _checked_parameters(model, optimizer)
         refuse_batch_norm(model)
         self._source = Source(data, workers=workers, collate=collate, example=example)
@@ -165,6 +166,7 @@ class DPSGD:
         self._recorder = Recorder(model, Tape(self._parameters))
         self._watch = Watch(model, self._parameters)
         self._average = None if ema_decay is None else WeightAverage(model, ema_decay)
+        _refuse_plateau(scheduler)
         self._step = NoisyStep(
             self.plan, self._parameters, optimizer, scheduler, self._noise, loss_scale
         )
@@ -177,7 +179,7 @@ class DPSGD:
         self._rehearsal: Generator[Any, Tensor, None] | None = None
         self._next_rehearsal: Any = None
         self._part: Part | None = None
-        self._is_out = False
+        self._is_out = self._looping = False
         self.steps_taken = 0
         """How many lots were started; every one counts."""
 
@@ -217,8 +219,20 @@ class DPSGD:
         Iterating again after an exception goes on with the steps that are left; a lot that was
         begun counts.
         """
+        if self._looping:
+            raise TrainingError(
+                "another loop over this trainer is still open: finish it or close() its iterator "
+                "first; two loops would take more steps than are charged"
+            )
         if self.steps_taken >= self.plan.steps:
             return
+        self._looping = True
+        try:
+            yield from self._loop()
+        finally:
+            self._looping = False
+
+    def _loop(self) -> Iterator[Any]:
         with self._recorder.attached():
             yield from self._rehearse()
             self._charge.make(self.plan)
@@ -234,9 +248,10 @@ class DPSGD:
     def _rehearse(self) -> Iterator[Any]:
         if self._rehearsed:
             return
-        self._augmentation.check(self._source.imitation)
+        self._watch.accept()  # weights may have been loaded since the trainer was made
+        imitate = self._augmentation.checked(self._source.imitation)
         copies = self._owners.rows_per_unit * self._augmentation.copies
-        self._rehearsal = rehearse(self._recorder, self._source.imitation, copies)
+        self._rehearsal = rehearse(self._recorder, imitate, copies)
         try:
             self._next_rehearsal = next(self._rehearsal)
             while self._next_rehearsal is not None:
@@ -248,6 +263,9 @@ class DPSGD:
 
     def _run(self) -> Iterator[Any]:
         waiting: deque[Part] = deque()
+        self._step.sum.start()  # a lot that was broken off is not part of the next one
+        resumed = self.plan.lots.resume_point(self.steps_taken)
+        self.steps_taken = min(resumed, self.plan.steps)
         for batch in self._source.stream(self._parts(waiting)):
             while not waiting[0].units:
                 self._take_step(waiting.popleft())
@@ -288,7 +306,6 @@ class DPSGD:
                 "there is no batch to take a gradient of: call backward once for each batch that "
                 "the trainer hands out, inside its loop"
             )
-        self._is_out = False
         self._watch.check()
         return expected
 
@@ -302,13 +319,14 @@ class DPSGD:
         _check_losses(losses, expected.rows)
         if self._rehearsal is not None:
             self._next_rehearsal = _send(self._rehearsal, losses)
-            return
-        part = self._part
-        assert part is not None
-        with as_training_error():
-            self._step.add(self._recorder.tape, losses, part.weights)
-        if part.last:
-            self._take_step(part)
+        else:
+            part = self._part
+            assert part is not None
+            with as_training_error():
+                self._step.add(self._recorder.tape, losses, part.weights)
+            if part.last:
+                self._take_step(part)
+        self._is_out = False  # not after an error: the loop cannot go on without this batch
 
     def fit(self, loss: Callable[..., Tensor], *, compile: bool = False) -> DPSGD:
         """The whole loop: ``loss(model, *batch)`` gives one number for each row.
@@ -334,6 +352,7 @@ class DPSGD:
         self._step.add_compiled(batch, part)
         if part.last:
             self._take_step(part)
+        self._is_out = False
 
     def _take_step(self, part: Part) -> None:
         self._step.apply(part.step)
@@ -415,6 +434,23 @@ def _checked_parameters(
             "model.parameters()"
         )
     return found
+
+
+def _refuse_plateau(scheduler: Any) -> None:
+    if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        raise TrainingError(
+            "ReduceLROnPlateau follows a loss, which on private data is an uncharged release: use "
+            "a schedule that is fixed in advance"
+        )
+
+
+def _refuse_compiled(model: nn.Module) -> None:
+    for module in model.modules():
+        if "_orig_mod" in module._modules or module._compiled_call_impl is not None:
+            raise TrainingError(
+                "the model was compiled already, which hides its functions from per-example "
+                "gradients: give the module itself, and call fit(loss, compile=True)"
+            )
 
 
 def _units(rows: int, owners: ArrayLike | None, rows_per_owner: int) -> Owners | RowsAreUnits:

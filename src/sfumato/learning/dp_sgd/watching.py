@@ -24,7 +24,9 @@ class Watch:
     def accept(self) -> None:
         """Takes the present state as the trainer's own."""
         self._weights = {name: _state(p) for name, p in self._parameters.items()}
-        self._buffers = {name: _state(b) for name, b in self._model.named_buffers()}
+        # Buffers are held: a new one cannot come to lie where an old one was.
+        self._held = dict(self._model.named_buffers())
+        self._buffers = {name: _state(b) for name, b in self._held.items()}
 
     def check(self) -> None:
         """Raises if something changed since."""
@@ -44,11 +46,18 @@ class Watch:
                     f"{name!r} was edited between two steps: only the trainer's optimizer may "
                     "change weights during a run (for an average of them use ema_decay)"
                 )
+        own = {id(p) for p in self._parameters.values()}
+        for name, p in self._model.named_parameters():
+            if p.requires_grad and id(p) not in own:
+                raise TrainingError(
+                    f"{name!r} became trainable during the run: unfreeze or add parameters before "
+                    "making the trainer"
+                )
         for name, buffer in self._model.named_buffers():
             if _state(buffer) != self._buffers.get(name):
                 raise TrainingError(
                     f"buffer {name!r} changed during the run: it would carry private data into the "
-                    "model without noise"
+                    "model without noise. Use a layer without running statistics"
                 )
 
 

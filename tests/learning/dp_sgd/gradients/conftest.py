@@ -4,6 +4,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from torch import nn
 
 from sfumato.learning.dp_sgd.gradients import convolution, pieces
 from sfumato.learning.dp_sgd.gradients.layout import AmbiguousLayout, telling_sizes
@@ -42,10 +43,25 @@ def _loss(model, *inputs):
     return sum((o + 0.3).sin().flatten(1).sum(1) for o in outputs)
 
 
+class Calls(nn.Module):
+    """One expression of parameters, given by their shapes, and of layers."""
+
+    def __init__(self, expression, **parts):
+        super().__init__()
+        for name, part in parts.items():
+            value = nn.Parameter(torch.randn(part)) if isinstance(part, tuple) else part
+            setattr(self, name, value)
+        self.expression = expression
+
+    def forward(self, *inputs):
+        return self.expression(self, *inputs)
+
+
 class Harness:
     """Records a model and compares with the loop; ``loss(model, *inputs)`` gives (rows,)."""
 
     default_loss = staticmethod(_loss)
+    calls = Calls
 
     def learn(self, model, make, loss=_loss, copies=1):
         """A tape that knows where the batch is."""
@@ -108,7 +124,9 @@ class Harness:
                 weights = weights.clone()
                 weights[units // 2] = 0  # the second time
 
-    def __call__(self, model, make, loss=_loss, *, sizes=(4, 1), copies=1, ways=(None, True, False)):
+    def __call__(
+        self, model, make, loss=_loss, *, sizes=(4, 1), copies=1, ways=(None, True, False)
+    ):
         """Learns once; then compares on batches of ``sizes`` units, by every way to the norms."""
         tape = self.learn(model, make, loss, copies)
         for units in sizes:
@@ -123,7 +141,7 @@ class Harness:
 
     @staticmethod
     def choosing(ghost):
-        """A context in which one way is forced: True ghost, False written, None as the model says."""
+        """A context with one way forced: True ghost, False written, None as is cheapest."""
         return _Choosing(ghost)
 
 
@@ -132,7 +150,7 @@ class _Choosing:
         self.patches = []
         if ghost is not None:
             self.patches = [
-                patch.object(module, "prefer_ghost", lambda *sizes: ghost)
+                patch.object(module, "prefer_ghost", lambda *_, **__: ghost)
                 for module in (pieces, convolution)
             ]
 

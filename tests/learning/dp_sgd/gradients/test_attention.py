@@ -123,7 +123,7 @@ def test_dropout_is_applied(harness):
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_torch_transformers(harness, training, norm_first):
-    options = dict(dropout=0.0, batch_first=True, norm_first=norm_first)
+    options = {"dropout": 0.0, "batch_first": True, "norm_first": norm_first}
     encoder = nn.TransformerEncoderLayer(WIDTH, HEADS, 12, **options)
     decoder = nn.TransformerDecoderLayer(WIDTH, HEADS, 12, activation="gelu", **options)
 

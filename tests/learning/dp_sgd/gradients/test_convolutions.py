@@ -5,7 +5,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812
 
 from sfumato.learning.dp_sgd.gradients.convolution import Convolution, Geometry, resolve_padding
 
@@ -134,7 +134,9 @@ def test_every_geometry(data, groups, copies, walk, sizes):
     kernel, stride, dilation = walk
     ins, outs, lengths = sizes
     spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
-    padding = data.draw(st.one_of(_pairs(0, 3), st.just("same") if max(stride) == 1 else _pairs(0, 3)))
+    padding = data.draw(
+        st.one_of(_pairs(0, 3), st.just("same") if max(stride) == 1 else _pairs(0, 3))
+    )
     pads = resolve_padding(padding, kernel, dilation)
     assume(all(n + a + b >= s for n, (a, b), s in zip(lengths, pads, spans, strict=True)))
     inputs = torch.randn(2 * copies, ins * groups, *lengths)

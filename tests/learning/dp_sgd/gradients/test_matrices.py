@@ -3,20 +3,7 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
-
-
-class Calls(nn.Module):
-    """Parameters and one expression of them."""
-
-    def __init__(self, expression, **shapes):
-        super().__init__()
-        for name, shape in shapes.items():
-            setattr(self, name, nn.Parameter(torch.randn(shape)))
-        self.expression = expression
-
-    def forward(self, *inputs):
-        return self.expression(self, *inputs)
+from torch.nn import functional as F  # noqa: N812
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (3, 5), (2, 3, 2), (1,), (40,)])
@@ -75,7 +62,7 @@ def test_linear_with_time_folded_into_the_batch(harness):
     ],
 )
 def test_products(harness, expression):
-    harness(Calls(expression, w=(6, 4), b=(4,)), lambda b: torch.randn(b, 3, 6))
+    harness(harness.calls(expression, w=(6, 4), b=(4,)), lambda b: torch.randn(b, 3, 6))
 
 
 @pytest.mark.parametrize("padding", [None, 0, 4, -1])
@@ -84,6 +71,12 @@ def test_embedding(harness, shape, padding):
     model = nn.Embedding(6, 4, padding_idx=padding)
     harness(model, lambda b: torch.randint(0, 6, (b, *shape)), copies=1)
     harness(model, lambda b: torch.randint(0, 6, (b, *shape)), copies=3)
+
+
+@pytest.mark.parametrize("padding", [2, -1, -6])
+def test_padding_named_from_the_end(harness, padding):
+    model = harness.calls(lambda m, t: F.embedding(t, m.w, padding), w=(6, 4))
+    harness(model, lambda b: torch.randint(0, 6, (b, 9)))
 
 
 def test_embedding_of_one_token_again_and_again(harness):
@@ -98,7 +91,7 @@ def test_embedding_with_the_batch_second(harness):
 
 
 def test_embedding_by_index(harness):
-    harness(Calls(lambda m, t: m.w[t], w=(6, 4)), lambda b: torch.randint(0, 6, (b, 5)))
+    harness(harness.calls(lambda m, t: m.w[t], w=(6, 4)), lambda b: torch.randint(0, 6, (b, 5)))
 
 
 def test_sparse_embedding_gives_dense_gradients(harness):
@@ -145,7 +138,7 @@ def test_bilinear(harness):
     ],
 )
 def test_low_rank_products(harness, expression):
-    harness(Calls(expression, w=(4, 6), a=(2, 6), b=(4, 2)), lambda b: torch.randn(b, 3, 6))
+    harness(harness.calls(expression, w=(4, 6), a=(2, 6), b=(4, 2)), lambda b: torch.randn(b, 3, 6))
 
 
 def test_weight_norm(harness):

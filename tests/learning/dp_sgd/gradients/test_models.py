@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812
 
 
 class Block(nn.Module):
@@ -128,7 +128,9 @@ def vectors(batch):
 def cross_entropy(model, x, target):
     scores = model(x)
     if target.ndim == 1:
-        return F.cross_entropy(scores.flatten(2).sum(2) if scores.ndim == 4 else scores, target, reduction="none")
+        return F.cross_entropy(
+            scores.flatten(2).sum(2) if scores.ndim == 4 else scores, target, reduction="none"
+        )
     return F.cross_entropy(scores.movedim(-1, 1), target, reduction="none").mean(1)
 
 
@@ -149,12 +151,11 @@ def test_models(harness, build, make, copies):
     harness(build(), make, cross_entropy, sizes=(5, 2, 1) if copies == 1 else (2, 1), copies=copies)
 
 
-@pytest.mark.parametrize(("build", "make"), MODELS.values(), ids=MODELS.keys())
+# torch pools no empty batch, so that the first model is left out
+@pytest.mark.parametrize(("build", "make"), list(MODELS.values())[1:], ids=list(MODELS)[1:])
 def test_an_empty_batch_gives_nothing(harness, build, make):
     model = build()
     tape = harness.learn(model, make, cross_entropy)
-    if isinstance(model, ResNet):
-        pytest.skip("torch pools no empty batch")
     for ghost in (None, True, False):
         with harness.choosing(ghost):
             gradients = harness.record(tape, model, make(0), cross_entropy)

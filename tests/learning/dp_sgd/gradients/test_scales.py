@@ -3,20 +3,7 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
-
-
-class Calls(nn.Module):
-    """Parameters and one expression of them."""
-
-    def __init__(self, expression, **shapes):
-        super().__init__()
-        for name, shape in shapes.items():
-            setattr(self, name, nn.Parameter(torch.randn(shape)))
-        self.expression = expression
-
-    def forward(self, *inputs):
-        return self.expression(self, *inputs)
+from torch.nn import functional as F  # noqa: N812
 
 
 def scattered(model):
@@ -70,7 +57,11 @@ def test_layers(harness, layer, shape, copies):
 
 def test_a_layer_norm_with_the_batch_second(harness):
     model = scattered(nn.Sequential(nn.LayerNorm(6), nn.RMSNorm(6)))
-    harness(model, lambda b: torch.randn(b, 5, 6), lambda m, x: m(x.mT.mT.transpose(0, 1)).sin().sum((0, 2)))
+    harness(
+        model,
+        lambda b: torch.randn(b, 5, 6),
+        lambda m, x: m(x.mT.mT.transpose(0, 1)).sin().sum((0, 2)),
+    )
 
 
 SCALES = {
@@ -115,7 +106,7 @@ SCALES = {
 
 @pytest.mark.parametrize("expression", SCALES.values(), ids=SCALES.keys())
 def test_own_expressions(harness, expression):
-    model = Calls(expression, g=(6,), b=(6,), s=(), column=(5, 1), front=(1, 1, 6))
+    model = harness.calls(expression, g=(6,), b=(6,), s=(), column=(5, 1), front=(1, 1, 6))
     for name, p in list(model.named_parameters()):
         p.requires_grad_(name in expression.__code__.co_names)
     harness(model, lambda b: torch.randn(b, 5, 6), copies=1, sizes=(4,))
@@ -131,7 +122,7 @@ def test_in_place_sums(harness):
         y = y.relu_() + 0.5
         return y.add_(m.g, alpha=3).tanh_()
 
-    harness(Calls(forward, g=(6,), b=(6,)), lambda b: torch.randn(b, 5, 6))
+    harness(harness.calls(forward, g=(6,), b=(6,)), lambda b: torch.randn(b, 5, 6))
 
 
 @pytest.mark.parametrize(
@@ -146,6 +137,8 @@ def test_in_place_sums(harness):
         lambda t, b: t.repeat(b, 1, 1),
         lambda t, b: t.repeat((b, 1, 1)),
         lambda t, b: t[0].repeat(b, 1, 1),
+        lambda t, b: t.repeat(b, 3, 1),
+        lambda t, b: t[0, 0, :3].repeat(b, 2, 2),
         lambda t, b: t[0, 0].expand(b, -1).unsqueeze(1),
     ],
 )
@@ -153,8 +146,12 @@ def test_class_tokens(harness, stretch):
     def forward(m, x):
         return torch.cat([stretch(m.token, len(x)), x], 1) * m.g
 
-    harness(Calls(forward, token=(1, 1, 6), g=(6,)), lambda b: torch.randn(b, 5, 6), copies=1)
-    harness(Calls(forward, token=(1, 1, 6), g=(6,)), lambda b: torch.randn(b, 5, 6), copies=2)
+    harness(
+        harness.calls(forward, token=(1, 1, 6), g=(6,)), lambda b: torch.randn(b, 5, 6), copies=1
+    )
+    harness(
+        harness.calls(forward, token=(1, 1, 6), g=(6,)), lambda b: torch.randn(b, 5, 6), copies=2
+    )
 
 
 def test_a_class_token_with_the_batch_second(harness):
@@ -162,7 +159,7 @@ def test_a_class_token_with_the_batch_second(harness):
         y = torch.cat([m.token.expand(-1, len(x), -1), x.transpose(0, 1)]) + m.places
         return y.transpose(0, 1)
 
-    model = Calls(forward, token=(1, 1, 6), places=(6, 1, 6))
+    model = harness.calls(forward, token=(1, 1, 6), places=(6, 1, 6))
     harness(model, lambda b: torch.randn(b, 5, 6), copies=2)
 
 
@@ -175,7 +172,7 @@ def test_a_penalty_inside_the_loss_belongs_to_every_example(harness):
 
 def test_parents_of_one_value_do_not_share_memory(harness):
     """Each group of parameters has weights of its own: blanking one must leave the other alone."""
-    model = Calls(lambda m, x: x * (m.g + m.b), g=(6,), b=(6,))
+    model = harness.calls(lambda m, x: x * (m.g + m.b), g=(6,), b=(6,))
     tape = harness.learn(model, lambda b: torch.randn(b, 6))
     x = torch.randn(3, 6)
     expected = harness.loop(model, x)

@@ -18,7 +18,7 @@ from typing import final
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812
 
 from sfumato.learning.dp_sgd.gradients.cost import prefer_ghost
 from sfumato.learning.dp_sgd.gradients.memory import Scratch, in_place
@@ -126,35 +126,31 @@ class Convolution(Piece):
     def _chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
         """((n groups, rows, places), (n groups, places, columns)) for some units at a time."""
         places, rows, columns = self._sizes
-        groups = self.geometry.groups
+        groups, units = self.geometry.groups, self.units
+        if not units:
+            return
         cache = _CACHE_CPU if in_place(self.outputs) else _CACHE_GPU
         step = max(1, cache // max(1, groups * places * (rows + columns)))
-        copies = self.inputs.shape[0] // max(self.units, 1)
-        inputs = _padded_channels_last(self.inputs, self.geometry)
-        for start in range(0, self.units, step):
-            stop = min(start + step, self.units)
-            some = slice(start * copies, stop * copies)
-            grads = self.outputs[some].flatten(2).view(stop - start, copies, groups, rows, -1)
-            grads = grads.permute(0, 2, 3, 1, 4).reshape(-1, rows, places)
-            yield grads, self._patches(inputs[some], stop - start, copies)
+        copies = self.inputs.shape[0] // units
+        grads = self.outputs.reshape(units, copies, groups, rows, -1)
+        grads = grads.permute(0, 2, 3, 1, 4).reshape(-1, rows, places)  # a view of single copies
+        windows = self._windows().unflatten(0, (units, copies)).movedim(-2, 1)
+        for start in range(0, units, step):
+            stop = min(start + step, units)
+            patches = windows[start:stop].reshape(-1, places, columns)
+            yield grads[start * groups : stop * groups], patches
 
-    def _patches(self, inputs: Tensor, units: int, copies: int) -> Tensor:
-        places, _, columns = self._sizes
-        g, lengths = self.geometry, self._lengths
+    def _windows(self) -> Tensor:
+        """A view of the inputs: (rows, *lengths, *taps, groups, their channels)."""
+        g, inputs = self.geometry, _padded_channels_last(self.inputs, self.geometry)
         strides = inputs.stride()
         walk = [s * step for s, step in zip(strides[1:-1], g.stride, strict=True)]
         taps = [s * step for s, step in zip(strides[1:-1], g.dilation, strict=True)]
-        shape = (len(inputs), *lengths, *g.kernel, inputs.shape[-1])
+        shape = (len(inputs), *self._lengths, *g.kernel, inputs.shape[-1])
         view = inputs.as_strided(
             shape, (strides[0], *walk, *taps, strides[-1]), inputs.storage_offset()
         )
-        if g.groups == 1:
-            return view.reshape(units, places, columns)
-        dims = len(lengths)
-        split = view.unflatten(-1, (g.groups, -1)).unflatten(0, (units, copies))
-        # (units, copies, *lengths, *taps, groups, channels): groups go beside the units
-        split = split.movedim(2 + 2 * dims, 1)
-        return split.reshape(units * g.groups, places, columns)
+        return view.unflatten(-1, (g.groups, inputs.shape[-1] // g.groups))
 
 
 def _padded_channels_last(inputs: Tensor, geometry: Geometry) -> Tensor:

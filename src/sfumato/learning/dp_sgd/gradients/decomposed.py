@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812
 
 from sfumato.learning.dp_sgd.gradients.uses import NotCovered
 
@@ -135,7 +135,9 @@ def _mask(
 Step = Callable[..., tuple[Tensor, ...]]
 
 
-def _lstm_step(x: Tensor, state: tuple[Tensor, ...], w_h: Tensor, b_h: Tensor | None, w_r: Tensor | None) -> tuple[Tensor, ...]:
+def _lstm_step(
+    x: Tensor, state: tuple[Tensor, ...], w_h: Tensor, b_h: Tensor | None, w_r: Tensor | None
+) -> tuple[Tensor, ...]:
     h, c = state
     i, f, g, o = (x + F.linear(h, w_h, b_h)).chunk(4, -1)
     c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
@@ -143,7 +145,9 @@ def _lstm_step(x: Tensor, state: tuple[Tensor, ...], w_h: Tensor, b_h: Tensor | 
     return (h if w_r is None else F.linear(h, w_r)), c
 
 
-def _gru_step(x: Tensor, state: tuple[Tensor, ...], w_h: Tensor, b_h: Tensor | None, w_r: Tensor | None) -> tuple[Tensor, ...]:
+def _gru_step(
+    x: Tensor, state: tuple[Tensor, ...], w_h: Tensor, b_h: Tensor | None, w_r: Tensor | None
+) -> tuple[Tensor, ...]:
     (h,) = state
     xr, xz, xn = x.chunk(3, -1)
     hr, hz, hn = F.linear(h, w_h, b_h).chunk(3, -1)
@@ -153,7 +157,9 @@ def _gru_step(x: Tensor, state: tuple[Tensor, ...], w_h: Tensor, b_h: Tensor | N
 
 
 def _plain_step(squash: Callable[[Tensor], Tensor]) -> Step:
-    def step(x: Tensor, state: tuple[Tensor, ...], w_h: Tensor, b_h: Tensor | None, w_r: Tensor | None) -> tuple[Tensor, ...]:
+    def step(
+        x: Tensor, state: tuple[Tensor, ...], w_h: Tensor, b_h: Tensor | None, w_r: Tensor | None
+    ) -> tuple[Tensor, ...]:
         return (squash(x + F.linear(state[0], w_h, b_h)),)
 
     return step
@@ -167,7 +173,9 @@ _STEPS: dict[str, Step] = {
 }
 
 
-def _unroll(step: Step, x: Tensor, state: tuple[Tensor, ...], weights: Sequence[Any], back: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
+def _unroll(
+    step: Step, x: Tensor, state: tuple[Tensor, ...], weights: Sequence[Any], back: bool
+) -> tuple[Tensor, tuple[Tensor, ...]]:
     """One layer in one direction over (time, batch, features)."""
     w_i, w_h, b_i, b_h, w_r = weights
     projected = F.linear(x, w_i, b_i)
@@ -230,7 +238,14 @@ def _five(own: list[Any], has_biases: bool) -> list[Any]:
 def _cell(name: str) -> Callable[..., Any]:
     step = _STEPS[name]
 
-    def run(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Any:
+    def run(
+        input: Tensor,
+        hx: Any,
+        w_ih: Tensor,
+        w_hh: Tensor,
+        b_ih: Tensor | None = None,
+        b_hh: Tensor | None = None,
+    ) -> Any:
         states = tuple(hx) if name == "lstm" else (hx,)
         after = step(F.linear(input, w_ih, b_ih), states, w_hh, b_hh, None)
         return after if name == "lstm" else after[0]

@@ -43,7 +43,11 @@ def _quietly() -> Generator[None]:
 
 
 def give_fallback(
-    use: Use, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], rows: int
+    use: Use,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    rows: int,
 ) -> None:
     """Fills ``use`` for every tracked argument that has no build yet."""
     leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
@@ -78,7 +82,7 @@ def give_fallback(
             positional, named = pytree.tree_unflatten(filled, spec)
             return function(*positional, **named)
 
-        out, pull = torch.func.vjp(forward, *(exact(leaves[i].detach()) for i in targets))
+        out, pull, *_ = torch.func.vjp(forward, *(exact(leaves[i].detach()) for i in targets))
         return pull(grad.to(out.dtype))
 
     found: list[tuple[Tensor, ...]] = []
@@ -86,7 +90,9 @@ def give_fallback(
     def gradients(grad: Tensor) -> tuple[Tensor, ...]:
         if not found:
             if not rows:
-                found.append(tuple(exact(leaves[i].new_zeros(0, *leaves[i].shape)) for i in targets))
+                found.append(
+                    tuple(exact(leaves[i].new_zeros(0, *leaves[i].shape)) for i in targets)
+                )
                 return found[0]
             own = [_one_row(_as_constant(t), batched[i], rows) for i, t in held.items()]
             out = _one_row(exact(grad), use.layout, rows)
@@ -130,12 +136,16 @@ def pull_back(
         return tuple(flat[i] for i in gradients)
 
     with torch.no_grad():
-        outs, pull = torch.func.vjp(forward, *(parent.detach() for parent in parents))
+        outs, pull, *_ = torch.func.vjp(forward, *(parent.detach() for parent in parents))
     cast = tuple(g.to(out.dtype) for g, out in zip(gradients.values(), outs, strict=True))
     if not next(iter(gradients.values())).shape[0]:
         return [exact(parent.new_zeros(0, *parent.shape)) for parent in parents]
-    with _quietly():
-        found = torch.func.vmap(lambda *g: pull(g))(*cast)
+    try:
+        with _quietly():
+            found = torch.func.vmap(lambda *g: pull(g))(*cast)
+    except (RuntimeError, ValueError) as error:
+        name = function_name(function)
+        raise NotCovered(f"{name} of parameters cannot be traced back ({error})") from error
     if len(found) == 1:
         return [exact(found[0]).contiguous()]
     # Parents may be handed the same gradient: each gets memory of its own.

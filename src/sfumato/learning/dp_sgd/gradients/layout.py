@@ -17,7 +17,7 @@ from torch import Tensor
 __all__ = ["AmbiguousLayout", "Layout", "by_unit", "find_layout", "rows_first", "telling_sizes"]
 
 
-class AmbiguousLayout(Exception):
+class AmbiguousLayout(Exception):  # noqa: N818
     """Two dimensions could be the batch: look again with another size."""
 
 

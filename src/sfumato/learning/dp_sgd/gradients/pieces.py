@@ -180,7 +180,7 @@ class Outer(Piece):
         """(U, rows, columns)."""
         if not self._named:
             return self._oriented(torch.bmm(self.left.mT, self.right))
-        units, places, columns = self.right.shape
+        units, _, columns = self.right.shape
         rows = self.shape[0]
         flat = self.right.new_zeros((units * rows, columns))
         starts = torch.arange(units, device=self.left.device).view(-1, 1) * rows

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812
 
 from sfumato.learning.dp_sgd.gradients.convolution import Convolution, Geometry, resolve_padding
 from sfumato.learning.dp_sgd.gradients.pieces import Direct, Outer, Piece, exact
@@ -69,7 +69,9 @@ def _(use: Use, input: Tensor, other: Tensor) -> None:
 
 
 @rule(torch.addmm, Tensor.addmm)
-def _(use: Use, input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> None:
+def _(
+    use: Use, input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1
+) -> None:
     if input.shape != mat2.shape[1:] or use.tracks(mat1):
         raise NotCovered("only a bias and a matrix on the right of the data are known")
     x = _kept_for(use, mat2, mat1)
@@ -179,7 +181,11 @@ def _(
 
 
 def _affine(
-    use: Use, weight: Tensor | None, bias: Tensor | None, normalised: Callable[[], Tensor], dims: int
+    use: Use,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    normalised: Callable[[], Tensor],
+    dims: int,
 ) -> None:
     """Scale and shift over the last ``dims`` dimensions."""
 
@@ -261,7 +267,9 @@ def _(
     x = _kept_for(use, weight, input)
     means = running_mean, running_var
     if use_input_stats and running_mean is not None:
-        raise NotCovered("running statistics are read off the data without noise: do not track them")
+        raise NotCovered(
+            "running statistics are read off the data without noise: do not track them"
+        )
     _affine_channels(
         use, weight, bias,
         lambda: F.instance_norm(exact(x), *means, use_input_stats=use_input_stats, eps=eps),
@@ -341,10 +349,15 @@ def _(use: Use, input: Tensor, *sizes: Any, **more: Any) -> None:
 @rule(Tensor.repeat)
 def _(use: Use, input: Tensor, *sizes: Any) -> None:
     times = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes
-    extra = len(times) - input.ndim
+    shape = (1,) * (len(times) - input.ndim) + tuple(input.shape)
     along = use.layout.dim
-    if any(n != 1 for i, n in enumerate(times) if i != along):
-        raise NotCovered("a parameter is repeated along more than the batch: use expand")
-    if along >= extra and input.shape[along - extra] != 1:
+    if shape[along] != 1:
         raise NotCovered("a parameter of several rows is repeated along the batch: use expand")
-    use.give(input, lambda grad: Direct(_aligned(use, grad, input.shape)))
+
+    def build(grad: Tensor) -> Piece:
+        for dim, (copies, size) in enumerate(zip(times, shape, strict=True)):
+            if dim != along and copies != 1:
+                grad = grad.unflatten(dim, (copies, size)).sum(dim)
+        return Direct(_aligned(use, grad, input.shape))
+
+    use.give(input, build)

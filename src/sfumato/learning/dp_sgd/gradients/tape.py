@@ -17,11 +17,12 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
+from torch.nn import functional as F  # noqa: N812
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
@@ -30,6 +31,7 @@ from sfumato.learning.dp_sgd.gradients.fallback import give_fallback, pull_back
 from sfumato.learning.dp_sgd.gradients.layout import AmbiguousLayout, find_layout
 from sfumato.learning.dp_sgd.gradients.memory import Scratch
 from sfumato.learning.dp_sgd.gradients.pieces import Direct, Outer, Piece, Stacked, combine
+from sfumato.learning.dp_sgd.gradients.precision import full_precision
 from sfumato.learning.dp_sgd.gradients.rules import RULES
 from sfumato.learning.dp_sgd.gradients.uses import NotCovered, Site, Use, function_name
 
@@ -38,8 +40,30 @@ __all__ = ["Gradients", "Sites", "Tape"]
 Sites = dict[Hashable, Site]
 """What was learned of each place: by function and parameters' names."""
 
-_TURNS = {Tensor.t, torch.t, Tensor.T.__get__, Tensor.mT.__get__, Tensor.transpose, torch.transpose}  # type: ignore[attr-defined]
+_TURNS = {
+    Tensor.t, torch.t, Tensor.transpose, torch.transpose,
+    Tensor.T.__get__, Tensor.mT.__get__,  # type: ignore[attr-defined]
+}  # fmt: skip
+_IN_PLACE_OPERATORS = {"__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__"}
 _SPLITS = {Tensor.chunk, torch.chunk, Tensor.split, torch.split}
+
+
+_FINAL = {F.batch_norm, F.embedding, F.instance_norm}
+"""Where a rule's refusal is final: the fallback would be wrong there, not just slow."""
+
+_Function = tuple[Any, tuple[Any, ...], dict[str, Any]]
+
+
+class _Key(NamedTuple):
+    """A place in the program."""
+
+    what: str
+    targets: tuple[str, ...]
+    where: tuple[int, ...]
+    dims: int
+
+    def __str__(self) -> str:
+        return f"{self.what} of {self.targets[0]!r}"
 
 
 @dataclass(eq=False)
@@ -47,10 +71,8 @@ class _Call:
     """A batched call whose output gradient is awaited."""
 
     use: Use
-    what: str
-    key: Hashable
+    key: _Key
     edge: GradientEdge
-    targets: tuple[str, ...]
     pieces: dict[str, Piece] = field(default_factory=dict[str, Piece])
 
 
@@ -170,96 +192,91 @@ class Tape(TorchFunctionMode):
                 yield from (item for item in value if id(item) in self._names)
 
     def _note(
-        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, tracked: list[Tensor]
-    ) -> None:
-        outputs = [out] if isinstance(out, Tensor) else _tensors(out)
-        live = [o for o in outputs if o.requires_grad and id(o) not in self._names]
-        if not live:
-            return
-        what = function_name(func)
-        targets = tuple(dict.fromkeys(self._names[id(t)] for t in tracked))
-        key = (what, targets, live[0].ndim)
-        site = self._site(key, args, kwargs, live[0])
-        if site.output is None:
-            self._derive(func, args, kwargs, outputs, tracked)
-        elif len(outputs) > 1:
-            raise NotCovered(f"{what} of {targets[0]!r} gives several batches")
-        else:
-            self._await(func, args, kwargs, live[0], key, site, targets)
-
-    def _site(
-        self, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor
-    ) -> Site:
-        if self._learning:
-            leaves = pytree.tree_leaves((args, kwargs))
-            inputs = tuple(
-                find_layout(leaf.shape, self._rows) if id(leaf) not in self._names else None
-                for leaf in leaves
-                if isinstance(leaf, Tensor)
-            )
-            site = Site(find_layout(output.shape, self._rows), inputs)
-            if self.sites.setdefault(key, site) != site:
-                what, targets, _ = key  # type: ignore[misc]
-                raise NotCovered(f"{what} of {targets[0]!r} has its batch in two places")
-            return site
-        if key not in self.sites:
-            what, targets, _ = key  # type: ignore[misc]
-            raise NotCovered(
-                f"{what} of {targets[0]!r} was not called in the check before training: the "
-                "model's structure must not depend on the data"
-            )
-        return self.sites[key]
-
-    def _derive(
         self,
         func: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        outputs: list[Tensor],
+        out: Any,
         tracked: list[Tensor],
     ) -> None:
+        what, call = function_name(func), (func, args, kwargs)
+        targets = tuple(dict.fromkeys(self._names[id(t)] for t in tracked))
+        outputs = [out] if isinstance(out, Tensor) else _tensors(out)
+        if what == "__setitem__" and any(t.requires_grad for t in tracked):
+            raise NotCovered(f"{targets[0]!r} is written into, or into another tensor")
+        if _is_in_place(what) and any(o.requires_grad and id(o) in self._names for o in outputs):
+            raise NotCovered(f"{what} changes {targets[0]!r} in place")
+        live = [o for o in outputs if o.requires_grad and id(o) not in self._names]
+        if not live:
+            return
+        where = tuple(i for i, v in enumerate((*args, *kwargs.values())) if id(v) in self._names)
+        key = _Key(what, targets, where, live[0].ndim)
+        site = self._site(key, args, kwargs, live[0])
+        if site.output is None:
+            if any(layout is not None for layout in site.inputs):
+                raise NotCovered(f"{key} loses the batch: examples are mixed")
+            self._derive(call, outputs, tracked)
+        elif len(outputs) > 1:
+            raise NotCovered(f"{key} gives several batches")
+        else:
+            self._await(call, live[0], key, site)
+
+    def _site(
+        self, key: _Key, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor
+    ) -> Site:
+        if not self._learning:
+            if key not in self.sites:
+                raise NotCovered(
+                    f"{key} was not called in the check before training: the model's structure "
+                    "must not depend on the data"
+                )
+            return self.sites[key]
+        inputs = tuple(
+            find_layout(leaf.shape, self._rows) if id(leaf) not in self._names else None
+            for leaf in pytree.tree_leaves((args, kwargs))
+            if isinstance(leaf, Tensor)
+        )
+        site = Site(find_layout(output.shape, self._rows), inputs)
+        if self.sites.setdefault(key, site) != site:
+            raise NotCovered(f"{key} has its batch in two places")
+        return site
+
+    def _derive(self, call: _Function, outputs: list[Tensor], tracked: list[Tensor]) -> None:
         parents = tuple({id(t): t for t in tracked}.values())
-        base = f"{'+'.join(self._names[id(p)] for p in parents)}:{function_name(func)}"
-        names = tuple(f"{base}:{len(self._derived)}:{i}" for i in range(len(outputs)))
-        self._derived.append(_Derived(func, args, kwargs, parents, names))
+        self._counts.update(self._names[id(p)] for p in parents)
+        root = self._names[id(parents[0])].split(" (")[0]
+        base = f"{root} ({function_name(call[0])} {len(self._derived)}"
+        names = tuple(f"{base}.{i})" for i in range(len(outputs)))
+        self._derived.append(_Derived(*call, parents, names))
         for name, output in zip(names, outputs, strict=True):
             self._tracked[id(output)] = (name, output)
             self._names[id(output)] = name
 
-    def _await(
-        self,
-        func: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        output: Tensor,
-        key: Hashable,
-        site: Site,
-        targets: tuple[str, ...],
-    ) -> None:
+    def _await(self, call: _Function, output: Tensor, key: _Key, site: Site) -> None:
+        func, args, kwargs = call
         use = Use(site, self._units, self._names, self.scratch)
-        rule = RULES.get(func)
-        if rule is not None:
-            with contextlib.suppress(NotCovered) if not self._strict(func) else contextlib.nullcontext():
-                rule(use, *args, **kwargs)
-        missing = [t for t in self._tracked_among(args, kwargs) if id(t) not in use.builds]
-        if missing:
-            if function_name(func).endswith("_") and not function_name(func).endswith("__"):
-                raise NotCovered(f"{function_name(func)} works in place")
-            give_fallback(use, func, args, kwargs, self._rows)
-        call = _Call(use, function_name(func), key, get_gradient_edge(output), targets)
-        self._calls.append(call)
-        self._counts.update(targets)
-        output.register_hook(lambda grad: self._receive(call, grad))
-
-    @staticmethod
-    def _strict(func: Any) -> bool:
-        """Whether a rule's refusal is final: the fallback would be wrong there, not just slow."""
-        return func in (torch.nn.functional.batch_norm, torch.nn.functional.embedding, torch.nn.functional.instance_norm)
+        refusal: NotCovered | None = None
+        if func in RULES:
+            try:
+                RULES[func](use, *args, **kwargs)
+            except NotCovered as error:
+                refusal = error
+        if any(id(t) not in use.builds for t in self._tracked_among(args, kwargs)):
+            if func in _FINAL or _is_in_place(key.what):
+                raise refusal or NotCovered(f"{key} works in place")
+            try:
+                give_fallback(use, func, args, kwargs, self._rows)
+            except NotCovered as error:
+                raise refusal or error from error
+        awaited = _Call(use, key, get_gradient_edge(output))
+        self._calls.append(awaited)
+        self._counts.update(key.targets)
+        output.register_hook(lambda grad: self._receive(awaited, grad))
 
     # --- while the backward pass runs -------------------------------------------------------------
 
     def _receive(self, call: _Call, grad: Tensor) -> None:
-        with torch.no_grad(), torch.autocast(grad.device.type, enabled=False):
+        with torch.no_grad(), torch.autocast(grad.device.type, enabled=False), full_precision():
             call.use.check_kept()
             for target, build in call.use.builds.items():
                 name, _ = self._tracked[target]
@@ -278,7 +295,7 @@ class Tape(TorchFunctionMode):
             starts = self._starts()
             if starts:
                 torch.autograd.grad(total, [self._calls[i].edge for i in starts], allow_unused=True)
-            with torch.no_grad():
+            with torch.no_grad(), full_precision():
                 return Gradients(self._units, self._gather())
         finally:
             self.clear()
@@ -308,7 +325,8 @@ class Tape(TorchFunctionMode):
         first, name = next(iter(pieces.values())), next(iter(parents))
         if derived.function in _TURNS and parents[name].ndim == 2 and isinstance(first, Outer):
             return {name: first.turned()}
-        if derived.function in _SPLITS and _along_first(derived) and len(pieces) == len(derived.names):
+        whole = len(pieces) == len(derived.names)
+        if derived.function in _SPLITS and _along_first(derived) and whole:
             return {name: Stacked([pieces[n].settle() for n in derived.names])}
         written = {derived.names.index(n): piece.written() for n, piece in pieces.items()}
         gradients = pull_back(
@@ -320,6 +338,10 @@ class Tape(TorchFunctionMode):
 def _along_first(derived: _Derived) -> bool:
     dim = derived.kwargs.get("dim", derived.args[2] if len(derived.args) > 2 else 0)
     return dim == 0
+
+
+def _is_in_place(what: str) -> bool:
+    return (what.endswith("_") and not what.endswith("__")) or what in _IN_PLACE_OPERATORS
 
 
 def _tensors(value: Any) -> list[Tensor]:
@@ -353,5 +375,4 @@ def _first_calls(calls: list[_Call]) -> list[int]:
                 stack.pop()
         return reaches[start]
 
-    first = [i for i, call in enumerate(calls) if not below(call.edge.node)]
-    return first
+    return [i for i, call in enumerate(calls) if not below(call.edge.node)]

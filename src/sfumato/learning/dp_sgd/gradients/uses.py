@@ -17,7 +17,7 @@ __all__ = ["NotCovered", "Site", "Use", "function_name"]
 Build = Callable[[Tensor], Piece]
 
 
-class NotCovered(Exception):
+class NotCovered(Exception):  # noqa: N818
     """This use of a parameter has no exact per-example gradient here; says why."""
 
 
