@@ -2,9 +2,9 @@
 
     python benchmarks/training.py [--lot 2048] [--rounds 5] [--steps 8] [--device cpu]
 
-The CNN is the one of Opacus' MNIST example, on made-up images of MNIST's shape (values do not change
-the time), SGD with momentum. Every engine takes the same steps on fixed physical batches of one lot;
-ours adds noise from the operating system's cryptographic generator, Opacus from torch's.
+The CNN is the one of Opacus' MNIST example, on made-up images of MNIST's shape (values do not
+change the time), SGD with momentum. Every engine takes the same steps on fixed physical batches of
+one lot; ours adds noise from the operating system's cryptographic generator, Opacus from torch's.
 
 Each engine runs in a process of its own, so that peak memory is its own: what the process held at
 most beyond what it held before its first step. Rounds alternate between the engines; times are
@@ -193,7 +193,7 @@ def main():
 
 def table(results, lot):
     plain = [statistics.median(r["times"]) for r in results["plain"]]
-    print(f"| engine | ms a step | s an epoch ({SIZE:,}) | time / plain | peak MiB | memory / plain |")
+    print(f"| engine | ms a step | s an epoch ({SIZE:,}) | of plain | peak MiB | of plain |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     base = statistics.median(r["memory"] for r in results["plain"])
     for name, rounds in results.items():

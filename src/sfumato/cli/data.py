@@ -1,10 +1,10 @@
-"""``sfumato data``: tables to try things on."""
+"""``sfumato data``: tables and images to try things on."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,27 +13,58 @@ from sfumato.cli.output import console, plain_table, print_json
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Tables of real people to try things on.")
+app = typer.Typer(no_args_is_help=True, help="Tables of real people, and images, to try things on.")
 
 
 @app.command("list")
-def list_tables(as_json: AsJson = False) -> None:
-    """What there is.
+def list_data(as_json: AsJson = False) -> None:
+    """What there is, and what of it is in the cache; fetches nothing.
 
     Example: sfumato data list
     """
-    from sfumato.data import table_facts, table_names
+    from sfumato.data import cache_folder, image_facts, image_names, table_facts, table_names
 
-    known = [table_facts(name) for name in table_names()]
+    tables = [table_facts(name) for name in table_names()]
+    images = [image_facts(name) for name in image_names()]
     if as_json:
-        print_json({"tables": [{"name": facts.name, "rows": facts.rows} for facts in known]})
+        described = [
+            {"name": facts.name, "rows": facts.rows, "about": facts.about}
+            | {"citation": facts.citation}
+            for facts in tables
+        ]
+        print_json(
+            {
+                "tables": described,
+                "images": [_image_record(facts.name) for facts in images],
+                "folder": str(cache_folder()),
+            }
+        )
         return
     table = plain_table("Tables")
-    table.add_column("name")
+    table.add_column("name", no_wrap=True)
     table.add_column("rows", justify="right")
     table.add_column("what")
-    for facts in known:
-        table.add_row(facts.name, f"{facts.rows:,}", facts.about)
+    for facts in tables:
+        table.add_row(facts.name, f"{facts.rows:,}", f"{facts.about} {facts.citation}.")
+    console().print(table)
+    table = plain_table(f"Images, kept in {cache_folder()}")
+    table.add_column("name", no_wrap=True)
+    for heading in ("train", "test", "size", "fetches", "MB"):
+        table.add_column(heading, justify="right")
+    table.add_column("cached")
+    table.add_column("what")
+    for facts in images:
+        record = _image_record(facts.name)
+        table.add_row(
+            facts.name,
+            f"{facts.train:,}",
+            f"{facts.test:,}",
+            "x".join(map(str, facts.shape)),
+            f"{facts.download_bytes / 1e6:.0f} MB" if facts.download_bytes else "",
+            f"{facts.bytes / 1e6:.3g}",
+            "yes" if record["cached"] else "no",
+            f"{facts.about} {facts.citation}. Licence: {facts.license}.",
+        )
     console().print(table)
 
 
@@ -41,23 +72,74 @@ def list_tables(as_json: AsJson = False) -> None:
 def get(
     name: Annotated[str, typer.Argument(help="Which: see sfumato data list.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A .parquet or .csv file; else the cache.")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="A .parquet or .csv file for a table, .npz for images; else the cache.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Writes a table to a file.
+    """Fetches a data set into the cache, or writes it to a file.
 
     Example: sfumato data get labsup --out mothers.parquet
+
+    Example: sfumato data get mnist
     """
+    from sfumato.data import image_names, table_names
+
+    if name in image_names():
+        path = _get_images(name, out)
+    elif name in table_names():
+        path = _get_table(name, out)
+    else:
+        known = ", ".join((*table_names(), *image_names()))
+        raise ValueError(f"data set must be one of {known}, got {name!r}")
+    if as_json:
+        record = _image_record(name) if name in image_names() else {"name": name}
+        print_json(record | {"path": str(path)})
+    else:
+        console().print(str(path), soft_wrap=True, markup=False)
+
+
+def _get_table(name: str, out: Path | None) -> Path:
     from sfumato.data import table_path
 
-    suffix = "parquet" if out is None else out.suffix.lstrip(".").lower()
-    path = table_path(name, suffix)
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, out)
-        path = out
-    if as_json:
-        print_json({"name": name, "path": str(path)})
-    else:
-        console().print(str(path), soft_wrap=True)
+    path = table_path(name, "parquet" if out is None else out.suffix.lstrip(".").lower())
+    if out is None:
+        return path
+    out.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(path, out)
+    return out
+
+
+def _get_images(name: str, out: Path | None) -> Path:
+    from sfumato.data import fetch_images, load_images, save_images
+
+    if out is None:
+        return fetch_images(name)
+    if out.suffix.lower() != ".npz":  # before anything is fetched
+        raise ValueError(f"--out must end in .npz for images, got {str(out)!r}")
+    return save_images(load_images(name), out)
+
+
+def _image_record(name: str) -> dict[str, Any]:
+    from sfumato.data import image_facts, images_folder, images_present
+
+    facts = image_facts(name)
+    return {
+        "name": facts.name,
+        "about": facts.about,
+        "train": facts.train,
+        "test": facts.test,
+        "shape": list(facts.shape),
+        "classes": list(facts.classes),
+        "cached": images_present(name),
+        "bytes": facts.bytes,
+        "download_bytes": facts.download_bytes,
+        "path": str(images_folder(name)),
+        "source": facts.source,
+        "license": facts.license,
+        "citation": facts.citation,
+    }

@@ -1,15 +1,30 @@
-"""Named data sets with what may be said of them in public: two tables of people, one of a lecture.
+"""Named data sets with what may be said of them in public, and data of your own.
 
-    >>> from sfumato.data import table_facts
+    >>> from sfumato.data import image_facts, table_facts
     >>> facts = table_facts("labsup")
     >>> facts.rows, facts.column("age").bounds
     (31857, (21.0, 35.0))
+    >>> image_facts("mnist").shape
+    (28, 28, 1)
 
-Nothing here imports pandas until a table is loaded.
+Nothing here imports pandas, pyarrow or Pillow until data is loaded.
 """
 
-from sfumato.data.cache import cache_folder
+from sfumato.data.cache import DataUnavailable, cache_folder
+from sfumato.data.declared import Features, Pictures
+from sfumato.data.examples import Dataset, Examples
 from sfumato.data.facts import Column, TableFacts
+from sfumato.data.image_facts import ImageFacts
+from sfumato.data.images import (
+    fetch_images,
+    image_facts,
+    image_names,
+    images_folder,
+    images_present,
+    load_images,
+    save_images,
+)
+from sfumato.data.own import load_own
 from sfumato.data.tables import (
     credit_ratings,
     load_table,
@@ -20,10 +35,24 @@ from sfumato.data.tables import (
 
 __all__ = [
     "Column",
+    "DataUnavailable",
+    "Dataset",
+    "Examples",
+    "Features",
+    "ImageFacts",
+    "Pictures",
     "TableFacts",
     "cache_folder",
     "credit_ratings",
+    "fetch_images",
+    "image_facts",
+    "image_names",
+    "images_folder",
+    "images_present",
+    "load_images",
+    "load_own",
     "load_table",
+    "save_images",
     "table_facts",
     "table_names",
     "table_path",

@@ -24,13 +24,16 @@ class Column:
         meaning: what it says of a person.
         lower, upper: the range one may declare, for numbers.
         categories: the values one may declare, for categories.
+        default: what takes the place of a value that is missing or no such thing, where features
+            are made of the column; None is the middle of the range, or no category at all.
     """
 
     name: str
-    meaning: str
+    meaning: str = ""
     lower: float | None = None
     upper: float | None = None
     categories: tuple[Any, ...] | None = None
+    default: Any = None
 
     @property
     def bounds(self) -> tuple[float, float] | None:

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from sfumato.core.randomness import SeededCoins
-from sfumato.learning.dp_sgd import DPSGD, Flat, PoissonLots, TrainingPlan
+from sfumato.learning.dp_sgd import DPSGD, Flat, PoissonLots, TrainingError, TrainingPlan
 from sfumato.learning.dp_sgd.clipping import ROUNDING, Adaptive, Automatic
 from sfumato.ledger import Budget, Ledger
 
@@ -116,9 +116,11 @@ def classify(model, x, y, *_):
 
 def next_words(model, x, *_):
     out = model(x)[:, :-1]
-    return F.cross_entropy(out.flatten(0, 1), x[:, 1:].flatten(), reduction="none").view(
-        len(x), -1
-    ).mean(1)
+    return (
+        F.cross_entropy(out.flatten(0, 1), x[:, 1:].flatten(), reduction="none")
+        .view(len(x), -1)
+        .mean(1)
+    )
 
 
 def redraw(model, x, *_):
@@ -290,3 +292,61 @@ def ledger(tmp_path):
     opened.create("people", Budget(1000.0, 1e-3), unit="record")
     yield opened
     opened.close()
+
+
+# --- wrong uses ---------------------------------------------------------------------------------
+
+
+class Wrong:
+    """A small problem on a real ledger, in which whatever is refused must have cost nothing."""
+
+    rows = 24
+
+    def __init__(self, ledger):
+        self.ledger = ledger
+
+    def data(self):
+        generator = torch.Generator().manual_seed(1)
+        x = torch.randn(self.rows, 5, generator=generator)
+        return x, torch.randint(0, 3, (self.rows,), generator=generator)
+
+    def plan(self, **more):
+        return TrainingPlan(PoissonLots(8, self.rows), Flat(1.0), 1.0, 3, 1e-5, **more)
+
+    def start(self, model, rows=None, optimizer=None, **more):
+        """A trainer; nothing is charged yet."""
+        chosen = optimizer or torch.optim.SGD(model.parameters(), lr=0.1)
+        own = {"plan": self.plan(), **more}
+        return DPSGD(
+            model, chosen, self.data() if rows is None else rows, ledger=self.ledger,
+            dataset="people", progress=False, **own,
+        )  # fmt: skip
+
+    @staticmethod
+    def model():
+        return nn.Linear(5, 3)
+
+    @staticmethod
+    def classify(model):
+        return lambda x, y: F.cross_entropy(model(x), y, reduction="none")
+
+    @staticmethod
+    def loop(trainer, loss):
+        for batch in trainer:
+            trainer.backward(loss(*batch))
+
+    @property
+    def charges(self):
+        """Everything that the ledger holds since the budget was opened."""
+        return [entry.kind for entry in self.ledger.history("people")][1:]
+
+    def refused(self, model, loss, message, rows=None, **more):
+        """By the trainer or its loop, with nothing spent."""
+        with pytest.raises(TrainingError, match=message):
+            self.loop(self.start(model, rows, **more), loss)
+        assert self.charges == []
+
+
+@pytest.fixture
+def wrong(ledger):
+    return Wrong(ledger)

@@ -5,8 +5,8 @@ the canary is there looks at what the engine hands to the optimizer, in the dire
 canary moves it. Two lower bounds on mu are computed from the draws:
 
 - *by counting*: how often each world crosses a threshold that was fixed before any draw. With
-  Clopper and Pearson's bounds on both error rates, mu >= Phi^-1(1 - FPR) - Phi^-1(FNR), whatever the
-  noise's law;
+  Clopper and Pearson's bounds on both error rates, mu >= Phi^-1(1 - FPR) - Phi^-1(FNR), whatever
+  the noise's law;
 - *by moments*: a lower bound on the shift (Student) over an upper bound on the standard deviation
   (chi-square), for noise that is normal.
 
@@ -39,7 +39,7 @@ from sfumato.learning.dp_sgd import (
 )
 
 ALARM = 1e-3
-DRAWS = 10_000
+DRAWS = 10_000  # in each of the two worlds
 FEW = 2_000  # enough to catch an error of a fifth
 Z = 0.4  # mu = 2.5, where counting is sharpest
 CLIP = 1.5
@@ -149,14 +149,18 @@ def largest_rate(hits, draws, alarm):
 
 def mu_by_counting(without, with_canary, threshold):
     false_positive = largest_rate(int((without > threshold).sum()), len(without), ALARM / 2)
-    false_negative = largest_rate(int((with_canary <= threshold).sum()), len(with_canary), ALARM / 2)
+    false_negative = largest_rate(
+        int((with_canary <= threshold).sum()), len(with_canary), ALARM / 2
+    )
     return float(stats.norm.isf(false_positive) - stats.norm.ppf(false_negative))
 
 
 def mu_by_moments(without, with_canary):
     n = len(without)
     freedom = 2 * n - 2
-    squares = ((without - without.mean()) ** 2).sum() + ((with_canary - with_canary.mean()) ** 2).sum()
+    squares = ((without - without.mean()) ** 2).sum() + (
+        (with_canary - with_canary.mean()) ** 2
+    ).sum()
     largest_sd = math.sqrt(squares / stats.chi2.ppf(ALARM / 2, freedom))
     spread = math.sqrt(squares / freedom * 2 / n)
     shift = with_canary.mean() - without.mean() - stats.t.ppf(1 - ALARM / 2, freedom) * spread
@@ -207,10 +211,10 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_step_leaks_what_it_claims_and_no_more(kind):
-    counted, measured = audit(KINDS[kind], DRAWS)
+    counted, measured = audit(KINDS[kind], DRAWS if kind == "flat" else DRAWS // 2)
     claim = 1 / Z
-    assert 0.94 * claim < counted <= claim
-    assert 0.95 * claim < measured <= claim
+    assert 0.93 * claim < counted <= claim
+    assert 0.94 * claim < measured <= claim
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -282,7 +286,7 @@ def test_dividing_by_the_realised_lot_size_is_caught(monkeypatch):
 # --- with sampling --------------------------------------------------------------------------------
 
 AT = 1.0  # the epsilon at which delta is audited: where counting is sharpest
-SAMPLED = 4_000
+SAMPLED = 3_000
 
 
 def sampled_delta(draws, noise=None, lots=None, seed=7):
@@ -308,7 +312,7 @@ def claimed_delta():
 
 
 def test_a_sampled_step_leaks_what_its_pld_says_and_no_more():
-    assert 0.75 * claimed_delta() < sampled_delta(SAMPLED) <= claimed_delta()
+    assert 0.7 * claimed_delta() < sampled_delta(SAMPLED) <= claimed_delta()
 
 
 def test_a_sampled_step_with_too_little_noise_is_caught():

@@ -25,6 +25,15 @@ from sfumato.ledger import Budget, Ledger
 ROWS = 50
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """These tensors are too small to share out."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 class NoNoise:
     """So that clipped sums can be compared through the weights."""
 
@@ -207,7 +216,7 @@ class Choosing(Branching):
         return h + 0 * len(kept)
 
 
-@pytest.mark.parametrize("make", [Branching, Choosing])
+@pytest.mark.parametrize("make", [Branching, Reading, Choosing])
 def test_a_course_that_depends_on_values_is_refused(make):
     with pytest.raises(TrainingError, match=r"cannot be compiled.*compile=False"):
         trained(make, (VECTORS, LABELS), CLIPS["flat"], "eager")

@@ -14,6 +14,7 @@ import json
 import logging
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -34,13 +35,23 @@ from sfumato.learning.dp_sgd import (
     ShuffledLots,
     TrainingPlan,
 )
+from sfumato.learning.dp_sgd.clipping import CLIP_RANGE
 from sfumato.ledger import Budget, Ledger
 
-ROWS, STEPS = 12, 9
+ROWS, STEPS = 12, 6
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 generator = torch.Generator().manual_seed(5)
 X = torch.randn(ROWS, 3, generator=generator)
 Y = torch.randint(0, 2, (ROWS,), generator=generator)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """These tensors are too small to share out."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 class Counted:
@@ -88,14 +99,14 @@ def net():
     return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
 
 
-def observe(data, folder, plan, capture, *, loss=None, **options):
+def observe(data, folder, plan, capture, *, loss=None, unit_of_budget="record", **options):
     """Trains, and returns everything but what was released; and the weights."""
     capsys, caplog = capture
     caplog.clear()
     capsys.readouterr()
     folder.mkdir()
     ledger = Ledger(folder / "ledger.db", clock=lambda: NOON)
-    ledger.create("people", Budget(1e5, 1e-2), neighbours=plan.neighbours)
+    ledger.create("people", Budget(1e5, 1e-2), neighbours=plan.neighbours, unit=unit_of_budget)
     model = net()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 3, gamma=0.5)
@@ -324,3 +335,36 @@ def test_the_bad_rows_themselves_contribute_nothing(tmp_path, capture):
     _, bad = observe(REPLACED["all nan"], tmp_path / "nan", plan, capture)
     _, empty = observe(SHORTER["empty"], tmp_path / "empty", plan, capture)
     assert torch.equal(bad, empty)
+
+
+def test_owners_change_released_values_only(tmp_path, capture):
+    """Whose a row is is private too. How many rows an owner has shows in coins, and only there."""
+    plan = TrainingPlan(PoissonLots(2, 4), Flat(1.0), 2.0, STEPS, 1e-5, unit="owner")
+    ids = np.arange(ROWS) % 4
+    options = {"rows_per_owner": 2, "unit_of_budget": "owner"}
+    expected, _ = observe((X, Y), tmp_path / "as it is", plan, capture, owners=ids, **options)
+    tables = {
+        "another's": np.where(np.arange(ROWS) == 5, 2, ids),
+        "a new one's": np.where(np.arange(ROWS) == 5, 99, ids),
+        "nobody's": np.where(np.arange(ROWS) == 5, np.nan, ids),
+        "all of one": np.zeros(ROWS),
+        "all nobody's": np.full(ROWS, np.nan),
+    }
+    for name, owners in tables.items():
+        seen, _ = observe((X, Y), tmp_path / name, plan, capture, owners=owners, **options)
+        for part in without(expected, *SIZED):
+            assert seen[part] == expected[part], (name, part)
+
+
+@pytest.mark.parametrize("value", [torch.nan, 0.0, 1e30])
+def test_an_adapting_clip_norm_ends_well_on_every_table(value):
+    """Norms all too large, all zero, or no number: the clip norm stays in its declared range."""
+    model = nn.Linear(3, 2)
+    plan = TrainingPlan(PoissonLots(4, ROWS), Adaptive(1.0, learning_rate=5.0), 0.3, 300, 1e-5)
+    trainer = DPSGD(
+        model, torch.optim.SGD(model.parameters(), lr=1e-9), (torch.full_like(X, value), Y),
+        plan=plan, coins=SeededCoins(3), progress=False,
+    )  # fmt: skip
+    trainer.fit(lambda model, x, y: model(x)[:, 0] * x[:, 0])
+    assert all(p.isfinite().all() for p in model.parameters())
+    assert 1 / CLIP_RANGE <= trainer._step.sum.bounds[0] <= CLIP_RANGE

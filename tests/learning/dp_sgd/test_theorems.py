@@ -1,6 +1,7 @@
 """A step is what the papers say: without noise plain descent, with it exactly the stated noise."""
 
 import copy
+import itertools
 import math
 
 import numpy as np
@@ -150,8 +151,10 @@ def is_normal(values, std):
 
 def shown(values, std):
     """And that a tenth more or less would have been seen."""
-    return is_normal(values, std) and not is_normal(values, 1.1 * std) and (
-        not is_normal(values, std / 1.1)
+    return (
+        is_normal(values, std)
+        and not is_normal(values, 1.1 * std)
+        and (not is_normal(values, std / 1.1))
     )
 
 
@@ -244,7 +247,7 @@ def test_empty_lots_take_a_noisy_step_and_count(kit, rows):
     kit.run(trainer, kit.classify, lambda *_: pytest.fail("a lot had somebody in it"))
     assert trainer.steps_taken == len(weights) == 6
     assert trainer._average.updates == 6
-    for one, two in zip(weights, weights[1:], strict=False):
+    for one, two in itertools.pairwise(weights):
         assert float((one - two).abs().min()) > 0
 
 
@@ -261,7 +264,9 @@ def test_the_learning_rate_schedule_moves_once_a_lot(kit):
     )  # fmt: skip
     assert optimizer.param_groups[0]["lr"] == 0.5**4
     for i, (one, two) in enumerate(zip(found.weights, found.weights[1:], strict=False), 1):
-        moved = {n: one[n] - 0.5**i * s / 8 for n, s in zip(one, found.spy.sums[4 * i :], strict=False)}
+        moved = {
+            n: one[n] - 0.5**i * s / 8 for n, s in zip(one, found.spy.sums[4 * i :], strict=False)
+        }
         near(two, moved, 1e-14)
 
 
@@ -277,10 +282,11 @@ def test_the_average_of_the_weights(kit):
     near(dict(model.named_parameters()), found.weights[-1], 0)
 
 
-def test_copies_of_a_record_are_averaged_before_clipping(kit, loop):
+@pytest.mark.parametrize("clip", [0.3, 1e3])  # the first hides a sum in the place of a mean
+def test_copies_of_a_record_are_averaged_before_clipping(kit, loop, clip):
     model, data, loss = kit.case("cnn")
     same = copy.deepcopy(model)
-    plan = kit.plan(clipping=Flat(0.3))
+    plan = kit.plan(clipping=Flat(clip))
     trainer = kit.trainer(
         model, data, plan=plan, batch_size=9, augment=lambda x: x + torch.randn_like(x),
         augmentations=4,
@@ -297,12 +303,13 @@ def test_copies_of_a_record_are_averaged_before_clipping(kit, loop):
     near(dict(model.named_parameters()), dict(same.named_parameters()), 1e-10)
 
 
+@pytest.mark.parametrize("clip", [0.3, 1e3])
 @pytest.mark.parametrize("batch_size", [None, 4])
-def test_the_mean_over_a_users_rows_is_clipped_once(kit, loop, one, batch_size):
+def test_the_mean_over_a_users_rows_is_clipped_once(kit, loop, one, batch_size, clip):
     model, data, loss = kit.case("mlp")
     same = copy.deepcopy(model)
     owners = np.repeat([4, 9, 1, 7, 5, 2], [1, 3, 2, 2, 7, 9])  # at most 9 rows
-    plan = kit.plan(n=6, lot=3, clipping=Flat(0.3), unit="owner")
+    plan = kit.plan(n=6, lot=3, clipping=Flat(clip), unit="owner")
     found = kit.watched(
         model, data, loss, plan=plan, owners=owners, rows_per_owner=9, batch_size=batch_size
     )

@@ -26,7 +26,7 @@ _ROWS, _TRIALS = 5, 4
 
 
 class Augmentation:
-    """Applies ``augment`` to a batch's input: its first element, or the batch if it has no first."""
+    """Applies ``augment`` to a batch's inputs: its first element if it is a sequence, or all."""
 
     def __init__(self, augment: Callable[[Any], Any] | None, copies: int) -> None:
         self.augment = augment

@@ -37,6 +37,7 @@ class Charge:
     label: str = "dp-sgd"
     entry: int | None = None
     _spending: Spending | None = field(default=None, repr=False)
+    _ended: bool = field(default=False, repr=False)
 
     def check(self, plan: TrainingPlan) -> None:
         """Raises if the budget protects someone else; whether it has room is asked by :meth:`make`.
@@ -58,7 +59,14 @@ class Charge:
 
         Raises:
             BudgetExceeded: if it does not fit; nothing is spent.
+            LedgerError: if it goes on with a charge whose run has ended.
         """
+        if self._ended:
+            raise LedgerError(
+                f"the run that entry {self.entry} of {self.dataset!r} paid for has ended: the "
+                "checkpoints are an older copy of it, whose steps would be taken a second time. "
+                "Begin a new run"
+            )
         if self.ledger is None or self.entry is not None:
             return
         request = plan.to_dict()
@@ -95,10 +103,13 @@ class Charge:
         if self.ledger is None:
             return
         number = stored.get("entry")
-        entries = [e for e in self.ledger.history(self.dataset) if e.sequence == number]
+        history = self.ledger.history(self.dataset)
+        entries = [e for e in history if e.sequence == number]
         if not entries or entries[0].data.get("event") != plan.event.to_dict():
             raise LedgerError(
                 f"the ledger holds no charge for this run (entry {number} of {self.dataset!r}): "
                 "open the ledger that the run began with, or begin a new run"
             )
         self.entry = number
+        ends = (e for e in history if e.kind in ("commit", "failed"))
+        self._ended = any(e.data.get("reserve") == number for e in ends)

@@ -19,12 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-)
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from sfumato.learning.dp_sgd.clipped_sum import ClippedSum, clip_and_sum, group_norms
@@ -36,11 +31,6 @@ from sfumato.learning.dp_sgd.physical import Part
 __all__ = ["CompiledSum"]
 
 _GRAIN = 32
-_UNTRACEABLE = (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    GuardOnDataDependentSymNode,
-)
 
 
 class _Losses(nn.Module):
@@ -155,11 +145,11 @@ class CompiledSum:
 
         try:
             return make_fx(clipped, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
-        except _UNTRACEABLE as error:
-            reason = str(error).partition("\n")[0]
+        except Exception as error:  # torch and the model's own code raise many kinds here
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
             raise TrainingError(
-                f"the model cannot be compiled, because its course depends on values ({reason}): "
-                "train it with compile=False"
+                "the model cannot be compiled, most likely because its course depends on values "
+                f"({reason}): train it with compile=False"
             ) from error
 
 

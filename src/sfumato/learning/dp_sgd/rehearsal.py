@@ -6,20 +6,25 @@ alone; the loss is one number an example. So the loop is first run on a few made
 
 1. a batch of a telling size, to learn where each function holds its batch;
 2. a batch of three, whose per-example gradients are formed the fast way;
-3. each of the three alone, whose gradient autograd forms in its own way.
+3. the first of the three with two copies of itself in the others' places;
+4. each of the three alone, whose gradient autograd forms in its own way.
 
-The losses of 2 and 3 must agree (else examples are mixed), and so must the gradients (else a use
-was not seen). No buffer may change. Made-up rows hold nothing of the data but its shapes, so the
-outcome is the same for every table. Randomness inside the model (dropout) is held still meanwhile.
+The first example's loss and gradient in 2 and 3 must agree to the last digits, because the same
+arithmetic is done (else examples are mixed, however little). Those of 2 and 4 must agree but for
+rounding (else examples are mixed by their number, or a gradient is wrong). In the graph of 2 every
+way to a parameter must lead through a recorded call (else a use was not seen). No buffer may
+change. Made-up rows hold nothing of the data but its shapes, so the outcome is the same for every
+table. Randomness inside the model (dropout) is held still meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import Node
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils import _pytree as pytree
 
@@ -35,6 +40,7 @@ __all__ = ["refuse_batch_norm", "rehearse"]
 _ALONE = 3
 _TOLERANCE = {torch.float64: 1e-7, torch.float32: 2e-3}
 _COARSE = 5e-2
+_LAST_DIGITS = {torch.float64: 1e-11, torch.float32: 1e-5}
 _STILL = {
     "rand": 0.5, "rand_like": 0.5, "uniform_": 0.5, "randn": 0.3, "randn_like": 0.3, "normal": 0.3,
     "normal_": 0.3, "bernoulli": 1.0, "bernoulli_": 1.0, "randint": 0, "randint_like": 0,
@@ -48,9 +54,9 @@ def refuse_batch_norm(model: nn.Module) -> None:
         if isinstance(module, _BatchNorm) and module.training:
             channels = module.num_features
             raise TrainingError(
-                f"{name or 'the model'} is a {type(module).__name__}, which mixes the examples of a "
-                f"batch: replace it by nn.GroupNorm({_groups(channels)}, {channels}), or put it in "
-                "eval mode with statistics of public data"
+                f"{name or 'the model'} is a {type(module).__name__}, which mixes the examples of "
+                f"a batch: replace it by nn.GroupNorm({_groups(channels)}, {channels}), or put it "
+                "in eval mode with statistics of public data"
             )
 
 
@@ -111,15 +117,24 @@ def rehearse(
         batch = imitate(_ALONE * copies)
         recorder.expect(_ALONE * copies, _ALONE)
         losses = yield batch
+        _require_finite(losses)
+        _refuse_unseen(tape, losses)
         together = losses.detach().clone()
         fast = _fast(tape, losses)
+        _require_finite(*fast.values())
+        recorder.expect(_ALONE * copies, _ALONE)
+        losses = yield pytree.tree_map(lambda leaf: _repeated(leaf, copies), batch)
+        _compare_first(together[:copies], losses.detach()[:copies], together, still.coarse)
+        again = _fast(tape, losses)
+        _compare_first(_first(fast), _first(again), _first(fast), still.coarse)
         for unit in range(_ALONE):
             rows = slice(unit * copies, (unit + 1) * copies)
             recorder.expect(copies, 1)
-            losses = yield pytree.tree_map(lambda leaf: leaf[rows], batch)
-            tape.clear()
+            losses = yield pytree.tree_map(lambda leaf, rows=rows: leaf[rows], batch)
             _compare_losses(together[rows], losses.detach(), still.coarse)
             slow = _slow(tape.parameters, losses)
+            _require_finite(*slow.values())
+            tape.clear()
             _compare_gradients({name: g[unit] for name, g in fast.items()}, slow, still.coarse)
         changed = [n for n, b in model.named_buffers() if not _same(b, before.get(n))]
     finally:
@@ -152,18 +167,20 @@ def _learn(recorder: Recorder, imitate: Callable[[int], Any], copies: int) -> Tu
             continue
         return losses
     raise TrainingError(
-        f"cannot tell which dimension holds the batch ({last}): give the model inputs of other lengths"
+        f"cannot tell which dimension holds the batch ({last}): give the model inputs of other "
+        "lengths"
     )
 
 
 def _fast(tape: Tape, losses: Tensor) -> dict[str, Tensor]:
     with as_training_error():
         found = tape.gradients(losses.sum())
-        return {name: piece.written() for name, piece in found.pieces.items()}
+        return {name: piece.written().clone() for name, piece in found.pieces.items()}
 
 
 def _slow(parameters: Mapping[str, Tensor], losses: Tensor) -> dict[str, Tensor]:
-    found = torch.autograd.grad(losses.sum(), list(parameters.values()), allow_unused=True)
+    with as_training_error():
+        found = torch.autograd.grad(losses.sum(), list(parameters.values()), allow_unused=True)
     return {n: g for n, g in zip(parameters, found, strict=True) if g is not None}
 
 
@@ -176,18 +193,72 @@ def _room(dtype: torch.dtype, coarse: bool) -> float:
 
 
 def _compare_losses(together: Tensor, alone: Tensor, coarse: bool) -> None:
-    if not (together.isfinite().all() and alone.isfinite().all()):
-        raise TrainingError(
-            "the losses of made-up rows are not finite, so that the model cannot be checked: give "
-            "a few plausible, public rows as example="
-        )
+    _require_finite(alone)
     room = _room(alone.dtype, coarse)
     if not torch.allclose(together, alone, rtol=room, atol=room * float(alone.abs().max())):
+        _refuse_mixing()
+
+
+def _require_finite(*found: Tensor) -> None:
+    if not all(bool(numbers.isfinite().all()) for numbers in found):
         raise TrainingError(
-            "an example's loss depends on the other examples of its batch (batch normalisation, "
-            "attention across the batch, a contrastive loss, or randomness outside the model): "
-            "each example's loss must be a function of that example alone"
+            "the losses or gradients of made-up rows are not finite, so that the model cannot be "
+            "checked: give a few plausible, public rows as example="
         )
+
+
+def _refuse_mixing() -> NoReturn:
+    raise TrainingError(
+        "an example's loss depends on the other examples of its batch (batch normalisation, "
+        "attention across the batch, a contrastive loss, or randomness outside the model): "
+        "each example's loss must be a function of that example alone"
+    )
+
+
+def _repeated(leaf: Any, copies: int) -> Any:
+    """The first unit's rows in everybody's place."""
+    if not isinstance(leaf, Tensor) or not leaf.ndim:
+        return leaf
+    return torch.cat([leaf[:copies]] * _ALONE)
+
+
+def _first(gradients: Mapping[str, Tensor]) -> Tensor:
+    """The first unit's, in one row."""
+    parts = [gradients[name][0].flatten() for name in sorted(gradients)]
+    return torch.cat(parts) if parts else torch.zeros(0)
+
+
+def _compare_first(before: Tensor, after: Tensor, scale: Tensor, coarse: bool) -> None:
+    room = _COARSE if coarse else _LAST_DIGITS.get(before.dtype, _COARSE)
+    largest = float(scale.abs().max()) if scale.numel() else 0.0
+    same = before.shape == after.shape
+    if not same or not torch.allclose(before, after, rtol=room, atol=room * largest):
+        _refuse_mixing()
+
+
+def _refuse_unseen(tape: Tape, losses: Tensor) -> None:
+    """Raises if a parameter enters the losses by a way that was not recorded."""
+    names = {id(p): name for name, p in tape.parameters.items()}
+    recorded = {call.edge.node for call in tape._calls}  # what lies beyond is accounted for
+    for node in _nodes(losses, recorded):
+        name = names.get(id(getattr(node, "variable", None)))
+        if name is not None:
+            _refuse_gradient(name)
+    if any(type(node).__name__ == "CheckpointFunctionBackward" for node in _nodes(losses, set())):
+        raise TrainingError(
+            "a part of the model is hidden by a checkpoint: call it with use_reentrant=False"
+        )
+
+
+def _nodes(losses: Tensor, stop: set[Node]) -> Iterator[Node]:
+    """The graph of ``losses``, up to before the nodes in ``stop``."""
+    met, ways = set(stop), [losses.grad_fn]
+    while ways:
+        node = ways.pop()
+        if node is not None and node not in met:
+            met.add(node)
+            yield node
+            ways.extend(following for following, _ in node.next_functions)
 
 
 def _compare_gradients(
@@ -202,11 +273,13 @@ def _compare_gradients(
         if not torch.allclose(one.to(two.dtype), two, rtol=room, atol=room * scale):
             wrong.append(name)
     if wrong:
-        raise TrainingError(
-            f"the per-example gradient of {wrong[0]!r} could not be confirmed"
-            + (f" (nor of {len(wrong) - 1} more)" if len(wrong) > 1 else "")
-            + ": it is used outside the model's forward pass (a penalty on the weights, a head of "
-            "its own), or one example's gradient depends on others. Use it inside forward, use the "
-            "optimizer's weight_decay, or freeze it"
-        )
+        _refuse_gradient(wrong[0])
 
+
+def _refuse_gradient(name: str) -> NoReturn:
+    raise TrainingError(
+        f"the per-example gradient of {name!r} could not be confirmed: it is used outside the "
+        "model's forward pass (a penalty on the weights, a head of its own), or one example's "
+        "gradient depends on others. Use it inside forward, use the optimizer's weight_decay, or "
+        "freeze it"
+    )

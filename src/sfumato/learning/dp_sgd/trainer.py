@@ -156,6 +156,7 @@ class DPSGD:
             unit=unit or ("record" if owners is None else "owner"), schedule=schedule or NoiseSchedule(),
         )  # fmt: skip
         _refuse_compiled(model)
+        _refuse_closure(optimizer)
         self._parameters = _checked_parameters(model, optimizer)
         refuse_batch_norm(model)
         self._source = Source(data, workers=workers, collate=collate, example=example)
@@ -267,13 +268,12 @@ class DPSGD:
         resumed = self.plan.lots.resume_point(self.steps_taken)
         self.steps_taken = min(resumed, self.plan.steps)
         for batch in self._source.stream(self._parts(waiting)):
-            while not waiting[0].units:
-                self._take_step(waiting.popleft())
-            self._part = waiting.popleft()
-            self._recorder.expect(len(self._part.rows), self._part.units)
-            yield from self._hand_out(self._augmentation(batch))
-        while waiting:
-            self._take_step(waiting.popleft())
+            part = self._part = waiting.popleft()
+            if part.units:
+                self._recorder.expect(len(part.rows), part.units)
+                yield from self._hand_out(self._augmentation(batch))
+            else:  # at once: what is noted of later lots must not tell that this one was empty
+                self._take_step(part)
 
     def _parts(self, waiting: deque[Part]) -> Iterator[np.ndarray]:
         """The rows of every physical batch to come; ``waiting`` holds what they are parts of."""
@@ -286,8 +286,7 @@ class DPSGD:
                 next(sampler), step, self._owners, self._coins, copies, self._most_rows
             ):
                 waiting.append(part)
-                if part.units:
-                    yield part.rows
+                yield part.rows
 
     def _hand_out(self, batch: Any) -> Iterator[Any]:
         self._is_out = True
@@ -441,6 +440,14 @@ def _refuse_plateau(scheduler: Any) -> None:
         raise TrainingError(
             "ReduceLROnPlateau follows a loss, which on private data is an uncharged release: use "
             "a schedule that is fixed in advance"
+        )
+
+
+def _refuse_closure(optimizer: torch.optim.Optimizer) -> None:
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise TrainingError(
+            "LBFGS evaluates the loss several times a step, of which one is paid for: use SGD or "
+            "Adam"
         )
 
 

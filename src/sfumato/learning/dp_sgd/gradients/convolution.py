@@ -18,7 +18,7 @@ from typing import final
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
 from sfumato.learning.dp_sgd.gradients.cost import prefer_ghost
 from sfumato.learning.dp_sgd.gradients.memory import Scratch, in_place

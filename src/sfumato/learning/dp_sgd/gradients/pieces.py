@@ -30,9 +30,12 @@ __all__ = [
     "combine",
     "exact",
     "gram_norms",
+    "row_norms",
     "weigh",
     "zero_rows",
 ]
+
+_BLOCK = 1024
 
 
 def exact(tensor: Tensor) -> Tensor:
@@ -83,10 +86,21 @@ def gram_norms(left: Tensor, right: Tensor) -> Tensor:
     return total.clamp(min=0) + rounding + lost[0] + lost[1]
 
 
-def _length(rows: Tensor) -> Tensor:
-    """(n,): each row's norm, with what squares too small for the number format may have lost."""
-    lost = math.sqrt(rows.shape[1] * torch.finfo(rows.dtype).tiny)
-    return torch.linalg.vector_norm(rows, dim=1) + lost
+def row_norms(rows: Tensor) -> Tensor:
+    """(n,): each row's norm, in blocks: a long running sum in float32 would lose its small terms.
+
+    Within a block of 1024 additions the relative error is at most 1024 u = 2^-14 and typically some
+    u; blocks are added in float64. What squares too small for the format may have lost is added.
+    """
+    width = rows.shape[1]
+    whole = width - width % _BLOCK
+    blocks = [torch.linalg.vector_norm(rows[:, whole:], dim=1, keepdim=True)]
+    if whole:
+        split = rows[:, :whole].unflatten(1, (-1, _BLOCK))
+        blocks.append(torch.linalg.vector_norm(split, dim=2))
+    both = torch.cat(blocks, 1).double() if whole else blocks[0]
+    norms = torch.linalg.vector_norm(both, dim=1).to(rows.dtype)
+    return norms + math.sqrt(width * torch.finfo(rows.dtype).tiny)
 
 
 class Piece(ABC):
@@ -123,7 +137,7 @@ class Direct(Piece):
 
     def squared_norms(self) -> Tensor:
         """The sums of squares."""
-        return torch.linalg.vector_norm(self._flat, dim=1).square()
+        return row_norms(self._flat).square()
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """One product of a vector with a matrix."""
@@ -163,7 +177,7 @@ class Outer(Piece):
     def squared_norms(self) -> Tensor:
         """From Gram matrices; of one place, the product of the factors' norms."""
         if self.right.shape[1] == 1 and not self._named:
-            norms = [_length(f.flatten(1)) for f in (self.left, self.right)]
+            norms = [row_norms(f.flatten(1)) for f in (self.left, self.right)]
             return (norms[0] * norms[1]).square()
         return gram_norms(self.left, self.right)
 

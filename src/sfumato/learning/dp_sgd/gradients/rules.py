@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
 from sfumato.learning.dp_sgd.gradients.convolution import Convolution, Geometry, resolve_padding
 from sfumato.learning.dp_sgd.gradients.pieces import Direct, Outer, Piece, exact

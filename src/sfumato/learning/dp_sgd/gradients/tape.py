@@ -5,10 +5,10 @@
         losses = model(x)                      # the model is neither wrapped nor changed
     gradients = tape.gradients(losses.sum())   # one backward pass, no weight gradients
 
-Each call is one of three: *batched*, with a rule or the fallback for each parameter in it; *derived*
-(made of parameters alone, such as a transposed weight), which is then tracked like a parameter; or
-one that yields no gradient. What a call is was learned beforehand on a batch of a telling size
-(see :mod:`~sfumato.learning.dp_sgd.gradients.layout`): ``sites`` holds it, by function and parameter.
+Each call is one of three: *batched*, with a rule or the fallback for each parameter in it;
+*derived* (made of parameters alone, such as a transposed weight), which is then tracked like a
+parameter; or one that yields no gradient. What a call is was learned beforehand on a batch of a
+telling size (see :mod:`~sfumato.learning.dp_sgd.gradients.layout`): ``sites`` holds it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
@@ -145,7 +145,11 @@ class Tape(TorchFunctionMode):
     # --- while the forward pass runs --------------------------------------------------------------
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Runs the function, and notes it if a tracked tensor is among its arguments."""
         kwargs = kwargs or {}

@@ -1,0 +1,160 @@
+"""Data of your own, from a file, a folder or a function, as a :class:`Dataset`.
+
+    import sfumato as sf
+
+    data = sf.load_own("patients.parquet", sf.Features(columns=..., label=..., classes=...))
+    data = sf.load_own("scans/", sf.Pictures(shape=(32, 32, 1), classes=("healthy", "ill")))
+    data = sf.load_own("clinic:read_scans", sf.Pictures(...))  # function read_scans of clinic.py
+
+What is declared is public and checked with clear errors; what is in the rows is not, and never
+leads to one. A bad file or folder as such (not there, no such column, arrays of another shape) is
+an error: its layout is taken to be public.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sfumato.core import validation
+from sfumato.data.declared import Features, Pictures
+from sfumato.data.examples import Dataset, Examples
+from sfumato.data.own_images import pictures_of_arrays, pictures_of_folder
+from sfumato.data.own_tables import (
+    columns_of,
+    numpy_arrays,
+    table_of_csv,
+    table_of_numpy,
+    table_of_parquet,
+)
+
+__all__ = ["load_own"]
+
+Source = str | Path | Callable[[], Any]
+
+
+def load_own(
+    source: Source,
+    declared: Features | Pictures,
+    *,
+    test: Source | None = None,
+    name: str | None = None,
+) -> Dataset:
+    """The data at ``source`` as it was declared.
+
+    Args:
+        source: for :class:`Features` a file ``.parquet``, ``.csv``, ``.npy`` or ``.npz``; for
+            :class:`Pictures` a folder with a sub-folder for each class, or a file ``.npz``; for
+            both a function without arguments, as ``"module:function"`` or itself.
+        declared: what is public about it.
+        test: where the examples to test on are. Rows are not split here, since by their order
+            one person more or less would move all others; an ``.npz`` file may hold both parts.
+        name: what to call it; otherwise it is called after the source.
+
+    Raises:
+        ValueError: for a parameter that cannot be; never because of a row.
+        OSError: if there is no such file or folder.
+    """
+    if not isinstance(declared, Features | Pictures):
+        validation.fail("declared", "Features(...) or Pictures(...)", declared)
+    train, inner_test = _read(source, declared)
+    if test is not None:
+        tested, _ = _read(test, declared)
+    else:
+        tested = inner_test or _none(declared)
+    called = _called(source)
+    return Dataset(
+        name=called if name is None else validation.name("name", name),
+        train=train,
+        test=tested,
+        classes=tuple(map(str, declared.classes)),
+        shape=declared.shape,
+        bounds=declared.bounds,
+        source=str(source) if isinstance(source, str | Path) else called,
+    )
+
+
+def _read(source: Source, declared: Features | Pictures) -> tuple[Examples, Examples | None]:
+    if callable(source):
+        return _of_function(source, declared)
+    if not isinstance(source, str | Path) or not str(source):
+        validation.fail("source", "a path, 'module:function' or a function", source)
+    path = Path(source)
+    if not path.exists() and isinstance(source, str) and _names_function(source):
+        return _of_function(_function(source), declared)
+    if not path.exists():
+        raise FileNotFoundError(f"source must be there, got {str(source)!r}")
+    suffix = "" if path.is_dir() else path.suffix.lower()
+    if isinstance(declared, Pictures):
+        if path.is_dir():
+            return pictures_of_folder(path, declared), None
+        if suffix == ".npz":
+            return pictures_of_arrays(numpy_arrays(path), declared)
+        validation.fail("source", "for pictures a folder or a file .npz", str(source))
+    readers = {
+        ".parquet": table_of_parquet,
+        ".csv": table_of_csv,
+        ".npy": table_of_numpy,
+        ".npz": table_of_numpy,
+    }
+    if suffix not in readers:
+        validation.fail("source", f"for features a file {', '.join(readers)}", str(source))
+    return _featured(readers[suffix](path, declared.names), declared), None
+
+
+def _featured(table: dict[str, Any], declared: Features) -> Examples:
+    labels = table[declared.label]
+    return Examples(declared.inputs(table, len(labels)), declared.labels(labels))
+
+
+def _none(declared: Features | Pictures) -> Examples:
+    if isinstance(declared, Pictures):
+        return Examples(declared.blank(0), np.zeros(0, np.int64))
+    return Examples(np.zeros((0, *declared.shape), np.float32), np.zeros(0, np.int64))
+
+
+def _names_function(source: str) -> bool:
+    module, colon, function = source.partition(":")
+    return bool(colon) and function.isidentifier() and all(map(str.isidentifier, module.split(".")))
+
+
+def _function(source: str) -> Callable[[], Any]:
+    """The function, also of a module in the folder one is in."""
+    module, _, name = source.partition(":")
+    here = str(Path.cwd())
+    sys.path.append(here)
+    try:
+        found = getattr(import_module(module), name, None)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # the module is there, and misses another
+        raise ValueError(
+            f"source must name a module that can be imported, got {source!r}"
+        ) from None
+    finally:
+        sys.path.remove(here)
+    if not callable(found):
+        validation.fail("source", f"'module:function', and {module} has that function", source)
+    return found
+
+
+def _of_function(
+    function: Callable[[], Any], declared: Features | Pictures
+) -> tuple[Examples, Examples | None]:
+    made = function()
+    if isinstance(declared, Features):
+        return _featured(columns_of(made, declared.names), declared), None
+    if isinstance(made, tuple) and len(made) == 2:
+        made = {"images": made[0], "labels": made[1]}
+    return pictures_of_arrays(made, declared)
+
+
+def _called(source: Source) -> str:
+    if callable(source):
+        return getattr(source, "__name__", "") or "function"
+    return Path(source).stem or "data"

@@ -1,0 +1,130 @@
+"""Tables of one's own: the declared columns out of Parquet, CSV and NumPy files.
+
+Each reader gives columns of equal length by name, and does not look at what the values are.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["columns_of", "numpy_arrays", "table_of_csv", "table_of_numpy", "table_of_parquet"]
+
+
+def table_of_parquet(path: Path, names: Sequence[str]) -> dict[str, Any]:
+    """The columns of a Parquet file; no others are read."""
+    try:
+        import pyarrow as arrow
+        import pyarrow.parquet as parquet
+    except ModuleNotFoundError:
+        raise OSError("a Parquet file needs pyarrow: pip install sfumato[queries]") from None
+    _require(names, parquet.read_schema(path).names, path)
+    table = parquet.read_table(path, columns=list(names))
+    columns: dict[str, Any] = {}
+    for name in names:
+        column = table[name]
+        # By the column's type alone: one missing value must not change how others are read.
+        if arrow.types.is_floating(column.type):
+            floats = column.cast(arrow.float64()).fill_null(math.nan)
+            columns[name] = floats.to_numpy()
+        else:
+            columns[name] = column.to_pylist()
+    return columns
+
+
+def table_of_csv(path: Path, names: Sequence[str]) -> dict[str, Any]:
+    """The columns of a CSV file with a header, as text. One line is one row, whatever is in it.
+
+    A field in quotes ends with its line, so that a stray quote spoils its own row only. Fields
+    that are missing are empty, further ones and empty lines are left out.
+    """
+    columns: dict[str, list[str]] = {name: [] for name in names}
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        header = [name.strip() for name in _fields(file.readline())]
+        _require(names, header, path)
+        places = [(columns[name], header.index(name)) for name in names]
+        for line in file:
+            if not line.strip():
+                continue
+            fields = _fields(line)
+            for column, at in places:
+                column.append(fields[at] if at < len(fields) else "")
+    return dict(columns)
+
+
+def _fields(line: str) -> list[str]:
+    try:
+        return next(csv.reader([line.rstrip("\r\n")]), [])
+    except csv.Error:  # a field beyond all measure
+        return []
+
+
+def table_of_numpy(path: Path, names: Sequence[str]) -> dict[str, Any]:
+    """The columns of an ``.npz`` file of arrays, or of an ``.npy`` file.
+
+    The latter holds either named fields, or one column for each declared one and then the label.
+    """
+    if path.suffix.lower() == ".npz":
+        return columns_of(numpy_arrays(path), names)
+    array = numpy_arrays(path)[""]
+    if array.dtype.names is not None:
+        return columns_of({name: array[name] for name in array.dtype.names}, names)
+    if array.ndim != 2 or array.shape[1] != len(names):
+        raise ValueError(
+            f"source must hold rows of {len(names)} columns ({', '.join(names)}), "
+            f"got an array of {array.ndim} dimensions or of other columns in {str(path)!r}"
+        )
+    return {name: array[:, at] for at, name in enumerate(names)}
+
+
+def columns_of(table: Any, names: Sequence[str]) -> dict[str, Any]:
+    """The columns of a data frame or of a mapping from names to arrays."""
+    known = getattr(table, "columns", None)  # a data frame, of pandas or of polars
+    if known is None:
+        if not isinstance(table, Mapping):
+            raise ValueError(
+                "the function must give a data frame or a mapping from columns to arrays, "
+                f"got {type(table).__name__}"
+            )
+        known = table.keys()
+    _require(names, list(known), "the data")
+    columns: dict[str, Any] = {}
+    for name in names:
+        values = table[name]
+        columns[name] = values if isinstance(values, list | tuple) else np.asarray(values)
+    if any(np.ndim(c) != 1 for c in columns.values() if isinstance(c, np.ndarray)):
+        raise ValueError("each column must have one dimension: give an array for each of them")
+    if len({len(column) for column in columns.values()}) > 1:
+        raise ValueError("columns must be of the same length, got different ones")
+    return columns
+
+
+def numpy_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an ``.npz`` file by name, or the one of an ``.npy`` file as "".
+
+    Raises:
+        ValueError: for arrays of Python objects, which could run code when they are read.
+    """
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"": loaded}
+        with loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except (ValueError, EOFError, zipfile.BadZipFile):
+        raise ValueError(
+            f"source must be a NumPy file of numbers or text, without Python objects, "
+            f"got {str(path)!r}"
+        ) from None
+
+
+def _require(names: Sequence[str], known: Sequence[Any], where: object) -> None:
+    missing = [name for name in names if name not in known]
+    if missing:
+        raise ValueError(f"columns must be in {where}, got {', '.join(missing)}, which are not")

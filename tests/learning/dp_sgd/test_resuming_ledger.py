@@ -1,0 +1,154 @@
+"""Resumed runs and their ledger: charged once, never less, and by the ledger they began with."""
+
+import shutil
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from sfumato.learning.dp_sgd import DPSGD, Flat, PoissonLots, TrainingPlan
+from sfumato.ledger import Budget, Ledger, LedgerError
+
+ROWS = 20
+generator = torch.Generator().manual_seed(6)
+X = torch.randn(ROWS, 3, generator=generator)
+Y = torch.randint(0, 2, (ROWS,), generator=generator)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """These tensors are too small to share out."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def plan_for(**more):
+    return TrainingPlan(PoissonLots(ROWS, ROWS), Flat(1.0), 5.0, 10, 1e-5, **more)
+
+
+def trainer_for(folder, plan=None, *, seed=0, **more):
+    torch.manual_seed(seed)
+    model = nn.Linear(3, 2)
+    return DPSGD(
+        model, torch.optim.Adam(model.parameters(), lr=0.1), (X, Y), plan=plan or plan_for(),
+        checkpoints=folder, checkpoint_every=3, progress=False, **more,
+    )  # fmt: skip
+
+
+def train(trainer, until=None):
+    """The loop, left after ``until`` steps if given."""
+    for x, y in trainer:
+        trainer.backward(F.cross_entropy(trainer.model(x), y, reduction="none"))
+        if trainer.steps_taken == until and not trainer.rehearsing:
+            break
+    return trainer
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    made = Ledger(tmp_path / "privacy.db")
+    made.create("people", Budget(100.0, 1e-3))
+    yield made
+    made.close()
+
+
+def kinds(ledger):
+    return [entry.kind for entry in ledger.history("people")]
+
+
+@pytest.mark.parametrize("accountant", ["pld", "rdp"])
+@pytest.mark.parametrize("until", [1, 4, 9])
+def test_a_resumed_run_is_charged_once(tmp_path, ledger, until, accountant):
+    options = {
+        "ledger": ledger,
+        "dataset": "people",
+        "plan": plan_for(accountant=accountant),
+    }
+    train(trainer_for(tmp_path / "run", **options), until=until)
+    left = ledger.status("people").left
+    charges = kinds(ledger)
+    again = train(trainer_for(tmp_path / "run", **options).resume())
+    assert again.steps_taken == 10
+    assert [k for k in kinds(ledger) if k != "commit"] == charges
+    assert ledger.status("people").left == left
+    assert again.record.facts["ledger"]["entry"] == charges.index("reserve") + 1
+
+
+def test_a_budget_that_the_run_itself_used_up_does_not_stop_it(tmp_path):
+    plan = plan_for()
+    made = Ledger(tmp_path / "privacy.db")
+    made.create("people", Budget(plan.guarantee.epsilon * 1.01, 1e-4))
+    options = {"ledger": made, "dataset": "people", "plan": plan}
+    train(trainer_for(tmp_path / "run", **options), until=4)
+    assert train(trainer_for(tmp_path / "run", **options).resume()).steps_taken == 10
+    made.close()
+
+
+def test_another_ledger_is_refused_and_nothing_is_loaded(tmp_path, ledger):
+    train(trainer_for(tmp_path / "run", ledger=ledger, dataset="people"), until=6)
+    other = Ledger(tmp_path / "other.db")
+    other.create("people", Budget(100.0, 1e-3))
+    again = trainer_for(tmp_path / "run", ledger=other, dataset="people", seed=5)
+    before = [p.detach().clone() for p in again.model.parameters()]
+    with pytest.raises(LedgerError, match="no charge for this run"):
+        again.resume()
+    after = [p.detach() for p in again.model.parameters()]
+    assert all(map(torch.equal, before, after))
+    other.close()
+
+
+def test_a_run_that_began_without_a_ledger_does_not_go_on_with_one(tmp_path, ledger):
+    train(trainer_for(tmp_path / "run"), until=6)
+    with pytest.raises(LedgerError, match="no charge for this run"):
+        trainer_for(tmp_path / "run", ledger=ledger, dataset="people").resume()
+    assert kinds(ledger) == ["open"]
+
+
+def test_cut_off_between_the_charge_and_the_first_checkpoint(tmp_path, ledger):
+    """Nothing was read; what was charged stays charged, and the run is charged again."""
+    options = {"ledger": ledger, "dataset": "people"}
+    first = trainer_for(tmp_path / "run", **options)
+
+    def cut(checkpoint):
+        raise KeyboardInterrupt
+
+    first._resuming._store.save = cut
+    with pytest.raises(KeyboardInterrupt):
+        train(first)
+    assert first.steps_taken == 0
+    assert kinds(ledger).count("reserve") == 1
+    again = train(trainer_for(tmp_path / "run", **options).resume())
+    assert again.steps_taken == 10
+    assert kinds(ledger).count("reserve") == 2
+
+
+def test_an_older_copy_of_a_finished_run_is_not_run_a_second_time(tmp_path, ledger):
+    options = {"ledger": ledger, "dataset": "people"}
+    trainer = train(trainer_for(tmp_path / "run", **options), until=6)
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    train(trainer)
+    assert kinds(ledger)[-1] == "commit"
+    again = trainer_for(tmp_path / "copy", **options).resume()
+    with pytest.raises(LedgerError, match="has ended"):
+        train(again)
+    assert again.steps_taken == 6
+    train(trainer_for(tmp_path / "run", **options).resume())  # nothing is left to do: its weights
+
+
+@pytest.mark.parametrize("until", [0, 2, 10])
+def test_starting_anew_over_a_run_is_refused_and_costs_nothing(tmp_path, ledger, until):
+    options = {"ledger": ledger, "dataset": "people"}
+    if until:
+        train(trainer_for(tmp_path / "run", **options), until=until)
+    else:  # charged, and cut off before the first lot was noted
+        first = trainer_for(tmp_path / "run", **options)
+        first._resuming._store.note_started = lambda step: (_ for _ in ()).throw(KeyError)
+        with pytest.raises(KeyError):
+            train(first)
+    before = kinds(ledger)
+    with pytest.raises(ValueError, match=r"resume\(\)"):
+        train(trainer_for(tmp_path / "run", **options))
+    assert kinds(ledger) == before

@@ -1,0 +1,211 @@
+"""Wrong loops and arguments: the remedy is named, before a row is read where it can be known."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from sfumato.learning.dp_sgd import TrainingError
+from sfumato.ledger import LedgerError
+
+pytestmark = pytest.mark.usefixtures("singles")
+
+
+# --- the loop -----------------------------------------------------------------------------------
+
+
+def test_a_second_backward(wrong):
+    model = nn.Linear(5, 3)
+    trainer = wrong.start(model)
+    own = wrong.classify(model)
+
+    def twice(*batch):
+        trainer.backward(own(*batch))
+        return own(*batch)
+
+    with pytest.raises(TrainingError, match="once for each batch"):
+        wrong.loop(trainer, twice)
+    assert wrong.charges == []
+
+
+def test_a_backward_outside_the_loop(wrong):
+    model = nn.Linear(5, 3)
+    trainer = wrong.start(model)
+    losses = wrong.classify(model)(*wrong.data())
+    with pytest.raises(TrainingError, match="inside its loop"):
+        trainer.backward(losses)
+    wrong.loop(trainer, wrong.classify(model))
+    with pytest.raises(TrainingError, match="inside its loop"):
+        trainer.backward(losses)
+
+
+def test_a_batch_without_backward(wrong):
+    model = nn.Linear(5, 3)
+    with pytest.raises(TrainingError, match=r"got no backward: call trainer\.backward"):
+        list(wrong.start(model))
+    assert wrong.charges == []
+
+
+def test_loss_backward(wrong):
+    model = nn.Linear(5, 3)
+    own = wrong.classify(model)
+    trainer = wrong.start(model)
+
+    def both(*batch):
+        losses = own(*batch)
+        losses.mean().backward(retain_graph=True)
+        return losses
+
+    with pytest.raises(TrainingError, match=r"call trainer\.backward\(losses\) instead of loss"):
+        wrong.loop(trainer, both)
+    assert wrong.charges == []
+
+
+def private(trainer, loss, act, model):
+    """``act`` before the second private batch's backward."""
+    count = 0
+    for batch in trainer:
+        count += not trainer.rehearsing
+        losses = loss(*batch)
+        if count == 2:
+            act(model)
+        trainer.backward(losses)
+
+
+def _edit(model):
+    with torch.no_grad():
+        model[0].weight.mul_(0.5)
+
+
+def _swap(model):
+    model[0].weight.data = model[0].weight.data * 0.5
+
+
+ACTS = {
+    "edited": (_edit, "'0.weight' was edited between two steps"),
+    "swapped": (_swap, "'0.weight' was edited between two steps"),
+    "frozen": (lambda m: m[0].weight.requires_grad_(False), "'0.weight' was frozen during the run"),
+    "unfrozen": (lambda m: m[1].weight.requires_grad_(True), "'1.weight' became trainable"),
+    "buffer": (lambda m: m[2].seen.add_(1), "'2.seen' changed during the run"),
+    "new buffer": (lambda m: m[2].register_buffer("b", torch.ones(1)), "'2.b' changed"),
+}
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_what_only_the_trainer_may_change(wrong, act):
+    model = nn.Sequential(nn.Linear(5, 3), nn.Linear(3, 3), nn.Identity())
+    model[1].requires_grad_(False)
+    model[2].register_buffer("seen", torch.zeros(3))
+    change, message = ACTS[act]
+    before = copy.deepcopy(model[1].state_dict())
+    with pytest.raises(TrainingError, match=message):
+        private(wrong.start(model), wrong.classify(model), change, model)
+    assert all(torch.equal(v, before[k]) for k, v in model[1].state_dict().items())
+
+
+@pytest.mark.parametrize("how", ["in place", "assigned", "registered", "instance norm", "grown"])
+def test_running_statistics(wrong, how):
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(5, 3)
+            self.norm = nn.InstanceNorm1d(5, affine=False, track_running_stats=True)
+            if how != "registered":
+                self.register_buffer("seen", torch.zeros(5))
+
+        def forward(self, x):
+            if how == "in place":
+                self.seen.lerp_(x.detach().mean(0), 0.1)
+            elif how == "assigned":
+                self.seen = 0.9 * self.seen + x.detach().mean(0)
+            elif how == "registered":
+                self.register_buffer("seen", x.detach().mean(0))
+            elif how == "grown":
+                self.seen = torch.cat([self.seen, x.detach().mean(0)])
+            else:
+                x = self.norm(x.unsqueeze(2).expand(-1, -1, 2))[:, :, 0]
+            return self.a(x)
+
+    model = Counts()
+    message = "(seen|running_mean)' changed.*without running statistics"
+    wrong.refused(model, wrong.classify(model), message)
+
+
+# --- arguments ----------------------------------------------------------------------------------
+
+
+def test_an_optimizer_over_something_else(wrong):
+    model, other = nn.Sequential(nn.Linear(5, 3), nn.Linear(3, 3)), nn.Linear(5, 3)
+    with pytest.raises(TrainingError, match=r"'1.weight' is trainable but not in the optimizer"):
+        wrong.start(model, optimizer=torch.optim.SGD(model[0].parameters(), lr=0.1))
+    both = [*model.parameters(), *other.parameters()]
+    with pytest.raises(TrainingError, match=r"make it over model\.parameters"):
+        wrong.start(model, optimizer=torch.optim.SGD(both, lr=0.1))
+    model.requires_grad_(False)
+    with pytest.raises(TrainingError, match="no trainable parameter"):
+        wrong.start(model)
+
+
+def test_an_optimizer_that_looks_at_the_loss_again(wrong):
+    model = nn.Linear(5, 3)
+    with pytest.raises(TrainingError, match=r"LBFGS.*use SGD or Adam"):
+        wrong.start(model, optimizer=torch.optim.LBFGS(model.parameters()))
+
+
+def test_a_compiled_model(wrong):
+    model = nn.Linear(5, 3)
+    with pytest.raises(TrainingError, match=r"compiled already.*fit\(loss, compile=True\)"):
+        wrong.start(torch.compile(model, backend="eager"))
+    model.compile(backend="eager")
+    with pytest.raises(TrainingError, match="compiled already"):
+        wrong.start(nn.Sequential(model))
+
+
+N = 24
+BASE = {"public_size": N, "lot_size": 8, "delta": 1e-5, "noise_multiplier": 1.0, "steps": 3}
+BAD = {
+    "negative epsilon": ({"epsilon": -1.0, "steps": None}, "epsilon must be"),
+    "all three": ({"epsilon": 1.0}, "exactly two of epsilon"),
+    "one only": ({"steps": None}, "exactly two of epsilon"),
+    "steps and epochs": ({"epochs": 1.0}, "steps or epochs"),
+    "lot larger than population": ({"lot_size": 25}, "size must be at most the population"),
+    "no population": ({"public_size": None}, "public_size and lot_size must be given"),
+    "no delta": ({"delta": None}, "delta must be given"),
+    "delta of one": ({"delta": 1.0}, "delta must be"),
+    "no noise": ({"noise_multiplier": 1e-9}, "noise_multiplier must be at least 0.01"),
+    "negative clip": ({"clip": -1.0}, "clip must be"),
+    "no rows at a time": ({"batch_size": 0}, "batch_size must be"),
+    "unknown neighbours": ({"neighbours": "twins"}, "neighbours must be"),
+    "rows without owners": ({"rows_per_owner": 2}, "rows_per_owner must be 1"),
+    "owners of other rows": ({"owners": [1, 2]}, "one for each of 24 rows"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_arguments(wrong, what):
+    change, message = BAD[what]
+    with pytest.raises(ValueError, match=message):
+        wrong.start(nn.Linear(5, 3), plan=None, **{**BASE, **change})
+    assert wrong.charges == []
+
+
+def test_a_budget_for_another_unit(wrong):
+    with pytest.raises(LedgerError, match="protects one record, the run one owner"):
+        wrong.start(nn.Linear(5, 3), plan=wrong.plan(unit="owner"), owners=range(N))
+
+
+def test_a_budget_that_is_too_small_is_found_before_a_row_is_read(wrong):
+    class Untouched(TensorDataset):
+        def __getitem__(self, index):
+            raise AssertionError("a private row was read")
+
+    small = {"public_size": N, "lot_size": 24, "delta": 1e-5, "noise_multiplier": 0.02, "steps": 9}
+    model = nn.Linear(5, 3)
+    example = [(torch.zeros(5), torch.tensor(0))]
+    trainer = wrong.start(model, Untouched(*wrong.data()), plan=None, example=example, **small)
+    with pytest.raises(LedgerError):
+        wrong.loop(trainer, wrong.classify(model))
+    assert wrong.charges == []
+    assert trainer.steps_taken == 0
