@@ -18,9 +18,12 @@ setup: .venv/.ready
 	@command -v java >/dev/null || { echo "Installing Java 17 for the tests on Spark ..."; \
 	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq openjdk-17-jre-headless >/dev/null; } \
 	  || echo "make: no Java and no right to install it: the tests on Spark will be skipped"
+	@command -v npm >/dev/null || { echo "Installing npm, one of the places that images come from ..."; \
+	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq npm >/dev/null; } \
+	  || echo "make: no npm and no right to install it: images come from their public address alone"
 	@$(PYTHON) -m venv .venv
 	@echo "Installing the locked dependencies into .venv (a few minutes) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev,peers,queries,polars,postgres,spark,tables,torch]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev,peers,queries,polars,postgres,spark,tables,torch,digits]'
 	@touch $@
 
 demo: setup

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         events,
     )
     from sfumato.core.events import compose, dp_sgd, repeat
-    from sfumato.data import load_table
+    from sfumato.data import Column, Dataset, Features, Pictures, load_images, load_own, load_table
     from sfumato.learning.dp_sgd import (
         DPSGD,
         Adaptive,
@@ -94,7 +94,7 @@ _HOMES = {
     ),
     "sfumato.core": "Event Guarantee Neighbours Norm Record Release SeededCoins Sensitivity events",
     "sfumato.core.events": "compose dp_sgd repeat",
-    "sfumato.data": "load_table",
+    "sfumato.data": "Column Dataset Features Pictures load_images load_own load_table",
     "sfumato.learning.dp_sgd": (
         "DPSGD Adaptive Automatic FixedSizeLots Flat NoiseSchedule PerLayer PoissonLots "
         "ShuffledLots TrainingError TrainingPlan"
@@ -129,13 +129,16 @@ __all__ = [
     "Automatic",
     "Budget",
     "BudgetExceeded",
+    "Column",
     "Count",
     "CountUnits",
     "Crosstab",
+    "Dataset",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Event",
     "Exponential",
+    "Features",
     "FixedSizeLots",
     "Flat",
     "Gaussian",
@@ -155,6 +158,7 @@ __all__ = [
     "Norm",
     "PerLayer",
     "PermuteAndFlip",
+    "Pictures",
     "PoissonLots",
     "PrivacyProfile",
     "Protected",
@@ -185,6 +189,8 @@ __all__ = [
     "events",
     "falsify",
     "laplace_or_gaussian",
+    "load_images",
+    "load_own",
     "load_table",
     "noisy_count",
     "privacy_profile",

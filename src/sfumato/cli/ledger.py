@@ -297,7 +297,7 @@ def _left(value: float) -> str:
 
 def _what(entry: Entry) -> str:
     data = entry.data
-    if entry.kind in ("commit", "failed", "refund"):
+    if entry.kind in ("commit", "failed", "refund", "resume"):
         return f"of entry {data['reserve']}"
     if entry.kind == "cap":
         return f"epsilon {data['budget']['epsilon']:g}"

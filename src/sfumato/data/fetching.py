@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from sfumato.data.cache import DataUnavailable, write_whole
+from sfumato.data.cache import DataUnavailable
 from sfumato.data.image_facts import ImageFacts, ImageFile
 from sfumato.data.image_sources import IMAGE_SOURCES, Source
 
@@ -53,8 +53,9 @@ def fetch(facts: ImageFacts, folder: Path) -> None:
             except _FAILURES:
                 shutil.rmtree(place, ignore_errors=True)  # never to be resumed from
                 raise
-            for name, content in files.items():
-                write_whole(folder / name, lambda path, content=content: path.write_bytes(content))
+            for name, content in files.items():  # written beside, then renamed: never half a file
+                (place / name).write_bytes(content)
+                (place / name).replace(folder / name)
         except _FAILURES as error:
             tried.append(f"{source.where}: {error}")
         else:

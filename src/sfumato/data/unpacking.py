@@ -75,12 +75,12 @@ def cifar_png(facts: ImageFacts, archive: Path) -> dict[str, bytes]:
 def sklearn_digits(facts: ImageFacts, folder: Path) -> dict[str, bytes]:
     """scikit-learn's digits: the values 0 to 16 stretched to bytes, the last rows for the test."""
     try:
-        from sklearn.datasets import load_digits  # pyright: ignore[reportMissingImports]
+        from sklearn.datasets import load_digits
     except ModuleNotFoundError as error:
         raise OSError(f"{error.name} is not installed: pip install sfumato[digits]") from None
-    digits = load_digits()
-    images = (np.asarray(digits.images).astype(np.int64) * 255 + 8) // 16
-    images, labels = images.astype(np.uint8), np.asarray(digits.target).astype(np.uint8)
+    values, target = load_digits(return_X_y=True)
+    images = (np.asarray(values).reshape(-1, 8, 8).astype(np.int64) * 255 + 8) // 16
+    images, labels = images.astype(np.uint8), np.asarray(target).astype(np.uint8)
     cut = facts.train
     parts = (images[:cut], labels[:cut], images[cut:], labels[cut:])
     return _named(facts, [part.tobytes() for part in parts])

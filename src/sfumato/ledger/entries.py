@@ -106,11 +106,13 @@ def entry_hash(dataset: str, sequence: int, kind: str, payload: str, previous: s
 
 
 def mark_of(kind: str, payload: Mapping[str, Any]) -> str | None:
-    """What may occur only once in a dataset: a key, a reservation's end, its refund."""
+    """What may occur only once in a dataset: a key, a reservation's end, its refund, a turn."""
     if kind == "reserve":
         return f"key:{payload['key']}" if payload["key"] else None
     if kind in ("commit", "failed"):
         return f"end:{payload['reserve']}"
+    if kind == "resume":
+        return f"resume:{payload['reserve']}:{payload['turn']}"
     return f"refund:{payload['reserve']}" if kind == "refund" else None
 
 

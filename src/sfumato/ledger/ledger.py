@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.accounting.account import as_event
+from sfumato.core import validation
 from sfumato.core.events import Event
 from sfumato.core.events.composites import ComposedEvent
 from sfumato.core.neighbours import Neighbours
@@ -35,7 +36,14 @@ from sfumato.ledger.entries import Entry, Head
 from sfumato.ledger.errors import LedgerError
 from sfumato.ledger.identity import Identity
 from sfumato.ledger.plans import Plan
-from sfumato.ledger.spending import Request, Spending, admit, cost_of, reserve_quickly
+from sfumato.ledger.spending import (
+    Request,
+    Spending,
+    admit,
+    cost_of,
+    reserve_quickly,
+    take_up,
+)
 from sfumato.ledger.state import State
 from sfumato.ledger.status import Preview, Status
 from sfumato.ledger.terms import Cap, Terms, checked_name
@@ -198,6 +206,23 @@ class Ledger:
         scopes, nothing = state.scopes(asked.analyst, self._book.now()), store.nothing(state)
         answer = (True, end.data["answer"])
         return Spending(self._book, asked, name, entry.sequence, scopes, nothing, answer)
+
+    def resume(self, name: str, number: int, event: Event, *, turn: int) -> Spending:
+        """Takes up a reservation that an earlier process left open, at no further charge.
+
+        For long releases that survive their process, such as a training run with checkpoints. Each
+        turn is accepted once, so that a copy of the run cannot be taken up beside it.
+
+        Args:
+            name: the dataset.
+            number: the reservation's entry.
+            event: what was reserved.
+            turn: how often it has been taken up now: 1, 2, ...
+
+        Raises:
+            LedgerError: if there is no such open reservation, or the turn was taken before.
+        """
+        return take_up(self._book, name, number, event, validation.count("turn", turn))
 
     def declare(
         self,

@@ -140,6 +140,10 @@ class Replay:
 
     _judge_failed = _judge_commit
 
+    def _judge_resume(self, data: dict[str, Any]) -> None:
+        if data["reserve"] not in self._open or data["turn"] < 1:
+            self._fail(f"takes up reservation {data['reserve']}, which is not open")
+
     def _judge_refund(self, data: dict[str, Any]) -> None:
         number = data["reserve"]
         reservation = self._open.get(number)

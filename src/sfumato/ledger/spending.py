@@ -21,7 +21,7 @@ from sfumato.ledger import amounts, store
 from sfumato.ledger.amounts import Vector
 from sfumato.ledger.book import Book
 from sfumato.ledger.charges import charge, require_unit
-from sfumato.ledger.entries import digest, plain
+from sfumato.ledger.entries import canonical, digest, plain
 from sfumato.ledger.errors import AlreadyWritten, BudgetExceeded, LedgerError
 from sfumato.ledger.state import Scope, State
 from sfumato.ledger.status import shown_down
@@ -37,6 +37,7 @@ __all__ = [
     "refundable",
     "refuse_if_closed",
     "refuse_unless_it_fits",
+    "take_up",
 ]
 
 REASONS = ("fixed plan", "released values")
@@ -343,6 +344,36 @@ class Spending:
             store.append(transaction, state, "refund", payload)
         self._cost = self._cost.minus(back)
         self._refunded = True
+
+
+def take_up(book: Book, name: str, number: int, event: Event, turn: int) -> Spending:
+    """An open reservation of an earlier process; see :meth:`Ledger.resume`."""
+    with book.changing(name) as (transaction, state):
+        entry = store.entry_numbered(transaction, name, number)
+        wanted = canonical(event.to_dict())
+        if entry is None or entry.kind != "reserve" or canonical(entry.data["event"]) != wanted:
+            raise LedgerError(
+                f"entry {number} of {name!r} is no reservation of this event: open the ledger that "
+                "the release began with, or begin a new one"
+            )
+        if store.entry_marked(transaction, name, f"end:{number}") is not None:
+            raise LedgerError(
+                f"reservation {number} of {name!r} has ended: what takes it up is an older copy, "
+                "whose steps would be taken a second time. Begin a new release"
+            )
+        if store.entry_marked(transaction, name, f"resume:{number}:{turn}") is not None:
+            raise LedgerError(
+                f"reservation {number} of {name!r} was taken up before (turn {turn}): this is a "
+                "copy of a run that went on elsewhere. Go on there, or begin a new release"
+            )
+        data, at = entry.data, book.now()
+        store.append(transaction, state, "resume", {"at": at, "reserve": number, "turn": turn})
+        store.load_caps(transaction, state, data["analyst"])
+        scopes, nothing = state.scopes(data["analyst"], at), store.nothing(state)
+    asked = Request.make(
+        event, data["analyst"], data["key"], data["request"], data["label"], data["plan"]
+    )
+    return Spending(book, asked, name, number, scopes, nothing)
 
 
 def refundable(charged: Vector, taken: Vector) -> Vector:

@@ -149,7 +149,7 @@ def check(seen, facts, kills):
         assert line["checkpoint"] is not None
         assert line["checkpoint"] <= line["started"]
         # Charged once, in full, however often it was killed.
-        charges = [kind for kind in line["kinds"] if kind != "commit"]
+        charges = [kind for kind in line["kinds"] if kind not in ("commit", "resume")]
         assert charges == ["open", "plan", "reserve"]
         assert line["left"] == pytest.approx(facts["budget"] - facts["epsilon"], abs=1e-6)
         assert line["verified"]

@@ -239,7 +239,9 @@ def test_no_file_holds_coins(tmp_path):
             names = set(file.keys())
         assert set(header) == {"format", "digest", "step", "facts", "started", "sha256"}
         facts = json.loads(header["facts"])
-        assert set(facts) == {"plan", "charge", "model", "optimizer", "scheduler", "average"}
+        assert set(facts) == {
+            "plan", "charge", "private", "model", "optimizer", "scheduler", "average",
+        }  # fmt: skip
         assert {n.partition("/")[0] for n in names} <= {"model", "optimizer", "average"}
 
 

@@ -72,7 +72,7 @@ def test_a_resumed_run_is_charged_once(tmp_path, ledger, until, accountant):
     charges = kinds(ledger)
     again = train(trainer_for(tmp_path / "run", **options).resume())
     assert again.steps_taken == 10
-    assert [k for k in kinds(ledger) if k != "commit"] == charges
+    assert kinds(ledger) == [*charges, "resume", "commit"]
     assert ledger.status("people").left == left
     assert again.record.facts["ledger"]["entry"] == charges.index("reserve") + 1
 
@@ -93,7 +93,7 @@ def test_another_ledger_is_refused_and_nothing_is_loaded(tmp_path, ledger):
     other.create("people", Budget(100.0, 1e-3))
     again = trainer_for(tmp_path / "run", ledger=other, dataset="people", seed=5)
     before = [p.detach().clone() for p in again.model.parameters()]
-    with pytest.raises(LedgerError, match="no charge for this run"):
+    with pytest.raises(LedgerError, match="is no reservation of this event"):
         again.resume()
     after = [p.detach() for p in again.model.parameters()]
     assert all(map(torch.equal, before, after))
@@ -131,10 +131,8 @@ def test_an_older_copy_of_a_finished_run_is_not_run_a_second_time(tmp_path, ledg
     shutil.copytree(tmp_path / "run", tmp_path / "copy")
     train(trainer)
     assert kinds(ledger)[-1] == "commit"
-    again = trainer_for(tmp_path / "copy", **options).resume()
     with pytest.raises(LedgerError, match="has ended"):
-        train(again)
-    assert again.steps_taken == 6
+        trainer_for(tmp_path / "copy", **options).resume()
     train(trainer_for(tmp_path / "run", **options).resume())  # nothing is left to do: its weights
 
 

@@ -113,7 +113,8 @@ def ordinary(count, seed, dtype):
 def clipped_sum(model, loss, clipping, x, y, owners=None, rows_per_owner=1, batch_size=None):
     """The sum of a lot that holds everybody, by groups; and the count, if the norm adapts."""
     own, spy = copy.deepcopy(model), Spy()
-    plan = TrainingPlan(PoissonLots(1, 1), clipping, 1.0, 1, 1e-5)
+    unit = "record" if owners is None else "user"
+    plan = TrainingPlan(PoissonLots(1, 1), clipping, 1.0, 1, 1e-5, unit=unit)
     trainer = DPSGD(
         own, torch.optim.SGD(own.parameters(), lr=0.0), (x, y), plan=plan, noise=spy,
         coins=SeededCoins(1), progress=False, owners=owners, rows_per_owner=rows_per_owner,

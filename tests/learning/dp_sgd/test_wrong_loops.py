@@ -179,7 +179,7 @@ BAD = {
     "no rows at a time": ({"batch_size": 0}, "batch_size must be"),
     "unknown neighbours": ({"neighbours": "twins"}, "neighbours must be"),
     "rows without owners": ({"rows_per_owner": 2}, "rows_per_owner must be 1"),
-    "owners of other rows": ({"owners": [1, 2]}, "one for each of 24 rows"),
+    "owners of other rows": ({"owners": [1, 2]}, "one for each row of the data"),
 }
 
 

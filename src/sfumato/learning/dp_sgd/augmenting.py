@@ -20,9 +20,9 @@ from torch.utils import _pytree as pytree
 from sfumato.core import validation
 from sfumato.learning.dp_sgd.errors import TrainingError
 
-__all__ = ["Augmentation"]
+__all__ = ["Augmentation", "same_coins"]
 
-_ROWS, _TRIALS = 5, 4
+_ROWS, _TRIALS = 5, 64
 
 
 class Augmentation:
@@ -56,7 +56,7 @@ class Augmentation:
             return imitate
 
         def imitate_changed(rows: int) -> Any:
-            with _coins(0):
+            with same_coins(0):
                 return self(imitate(rows))
 
         for trial in range(_TRIALS):
@@ -72,7 +72,7 @@ class Augmentation:
             inputs = batch[0] if isinstance(batch, (tuple, list)) else batch
             if change:
                 inputs = pytree.tree_map(lambda leaf: _with_other(leaf, row), inputs)
-            with _coins(trial + 1):
+            with same_coins(trial + 1):
                 changed = self.augment(inputs)
             found.append([t for t in pytree.tree_leaves(changed) if isinstance(t, Tensor)])
         others = [i for i in range(_ROWS) if i != row]
@@ -104,7 +104,7 @@ def _with_other(leaf: Any, row: int) -> Any:
 
 
 @contextlib.contextmanager
-def _coins(seed: int) -> Generator[None]:
+def same_coins(seed: int) -> Generator[None]:
     """The same global random numbers each time; afterwards as if none had been drawn."""
     plain, numeric = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:

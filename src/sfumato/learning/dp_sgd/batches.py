@@ -21,9 +21,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils import _pytree as pytree
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
 from sfumato.core import validation
+from sfumato.learning.dp_sgd.augmenting import same_coins
+from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.structure import (
     common_length,
     map_leaves,
@@ -34,6 +37,7 @@ from sfumato.learning.dp_sgd.structure import (
 __all__ = ["Source"]
 
 Rows = NDArray[np.int64]
+_TRIALS, _ROWS = 64, 4  # to catch a collate that mixes now and then
 _SEED = 20_220_428  # of made-up rows, which are public
 
 
@@ -105,8 +109,18 @@ class Source:
             collate_fn=_same,
             num_workers=self.workers,
             prefetch_factor=2,
+            generator=torch.Generator(),  # so that torch's own is left alone
         )
         yield from loader
+
+    def check_collate(self) -> None:
+        """Raises if the user's ``collate`` mixes items; made-up ones are tried.
+
+        Raises:
+            TrainingError: if, with the same coins, another row than a changed item's moves.
+        """
+        if self._items is not None:
+            self._items.check_collate()
 
     def imitation(self, rows: int) -> Any:
         """A public batch of so many made-up rows in the structure of the data.
@@ -164,6 +178,31 @@ class _Items:
         except Exception:  # whatever a private row makes the user's code do
             return default
         return item if fits else default
+
+    def check_collate(self) -> None:
+        if self._usual:
+            return
+        for trial in range(_TRIALS):
+            items = [self._made_up_item(_ROWS * trial + i) for i in range(_ROWS)]
+            row, found = trial % _ROWS, list[list[Tensor]]()
+            for chosen in (items[row], self._made_up_item(-1 - trial)):
+                listed = [*items[:row], chosen, *items[row + 1 :]]
+                with same_coins(trial):
+                    leaves = pytree.tree_leaves(self._collate(listed))
+                found.append([t for t in leaves if isinstance(t, Tensor)])
+            others = [i for i in range(_ROWS) if i != row]
+            for one, two in zip(*found, strict=True):
+                rows_first = one.ndim > 0 and len(one) == len(two) == _ROWS
+                if rows_first and not _equal(one[others], two[others]):
+                    raise TrainingError(
+                        "collate mixes the items of a batch (as mixup does), so that one record's "
+                        "gradient would depend on others: collate each item by itself"
+                    )
+
+    def _made_up_item(self, number: int) -> Any:
+        item = self.data[0] if self.example is None else self.example[number % len(self.example)]
+        generator = torch.Generator().manual_seed(_SEED + number)
+        return map_leaves(lambda leaf: _made_up(leaf, tuple(leaf.shape), generator), item)
 
     def public_batch(self, count: int) -> Any:
         """Of the example, or of the first item, from which the caller takes the structure only."""
@@ -225,6 +264,10 @@ def _index(data: Any, rows: Rows) -> Any:
         return leaf.index_select(0, torch.from_numpy(rows).to(leaf.device))
 
     return map_leaves(take, data)
+
+
+def _equal(one: Tensor, two: Tensor) -> bool:
+    return one.shape == two.shape and torch.allclose(one, two, rtol=0, atol=0, equal_nan=True)
 
 
 def _made_up(leaf: Any, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:

@@ -15,6 +15,7 @@ from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.ledger import Ledger
 from sfumato.ledger.errors import LedgerError
 from sfumato.ledger.spending import Spending
+from sfumato.ledger.terms import Terms
 
 __all__ = ["Charge"]
 
@@ -37,7 +38,6 @@ class Charge:
     label: str = "dp-sgd"
     entry: int | None = None
     _spending: Spending | None = field(default=None, repr=False)
-    _ended: bool = field(default=False, repr=False)
 
     def check(self, plan: TrainingPlan) -> None:
         """Raises if the budget protects someone else; whether it has room is asked by :meth:`make`.
@@ -53,20 +53,30 @@ class Charge:
                 f"{plan.protected_unit}: train with unit={terms.unit!r}, or state how many records "
                 f"one {terms.unit} holds (records_per_unit, group_unit)"
             )
+        if plan.lots.overflow(1) > 0:
+            self._check_overflow(plan, terms)
+
+    def _check_overflow(self, plan: TrainingPlan, terms: Terms) -> None:
+        """The extra delta of cut lots holds for one relation, up to one epsilon."""
+        if plan.neighbours is not terms.neighbours:
+            raise LedgerError(
+                f"lots with a max_size are accounted for {plan.neighbours.value} neighbours, the "
+                f"budget of {self.dataset!r} is for {terms.neighbours.value}: make the plan so"
+            )
+        claimed = plan.claimed_epsilon or 0.0
+        if plan.currency == "steps" and claimed < terms.budget.epsilon:
+            raise LedgerError(
+                f"lots with a max_size must be accounted up to the budget's epsilon "
+                f"{terms.budget.epsilon:g}, got {claimed:g}: make the plan with claimed_epsilon="
+                f"{terms.budget.epsilon:g}"
+            )
 
     def make(self, plan: TrainingPlan) -> None:
         """Charges the run, once.
 
         Raises:
             BudgetExceeded: if it does not fit; nothing is spent.
-            LedgerError: if it goes on with a charge whose run has ended.
         """
-        if self._ended:
-            raise LedgerError(
-                f"the run that entry {self.entry} of {self.dataset!r} paid for has ended: the "
-                "checkpoints are an older copy of it, whose steps would be taken a second time. "
-                "Begin a new run"
-            )
         if self.ledger is None or self.entry is not None:
             return
         request = plan.to_dict()
@@ -94,22 +104,29 @@ class Charge:
         """For a checkpoint."""
         return {"dataset": self.dataset, "entry": self.entry}
 
-    def resume(self, stored: dict[str, Any], plan: TrainingPlan) -> None:
-        """Takes up a charge that an earlier process made, if the ledger holds it.
+    def resume(self, stored: dict[str, Any], plan: TrainingPlan, turn: int) -> None:
+        """Takes up the charge that an earlier process made, if the ledger holds it.
 
         Raises:
-            LedgerError: if it does not.
+            LedgerError: if it does not, if the run has ended, or if it went on elsewhere: a copied
+                folder is not a second run.
         """
         if self.ledger is None:
+            if stored.get("entry") is not None:
+                raise LedgerError(
+                    f"the run was charged to {stored['dataset']!r} in a ledger: make the trainer "
+                    "with that ledger to go on with it"
+                )
             return
-        number = stored.get("entry")
-        history = self.ledger.history(self.dataset)
-        entries = [e for e in history if e.sequence == number]
-        if not entries or entries[0].data.get("event") != plan.event.to_dict():
+        if stored.get("entry") is None:
             raise LedgerError(
-                f"the ledger holds no charge for this run (entry {number} of {self.dataset!r}): "
-                "open the ledger that the run began with, or begin a new run"
+                "the ledger holds no charge for this run, which began without one: go on without a "
+                "ledger, or begin a new run"
             )
-        self.entry = number
-        ends = (e for e in history if e.kind in ("commit", "failed"))
-        self._ended = any(e.data.get("reserve") == number for e in ends)
+        if stored["dataset"] != self.dataset:
+            raise LedgerError(
+                f"the run was charged to {stored['dataset']!r}, not {self.dataset!r}: make the "
+                "trainer with dataset= as it was"
+            )
+        self._spending = self.ledger.resume(self.dataset, stored["entry"], plan.event, turn=turn)
+        self.entry = stored["entry"]

@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 _FORMAT = "1"
-_PLAN, _JOURNAL = "plan.json", "started.journal"
+_PLAN, _JOURNAL, _TURN = "plan.json", "started.journal", "resumed"
 _NAME = re.compile(r"checkpoint-(\d+)\.safetensors")
 _KEPT = 2
 _DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, OSError)
@@ -119,6 +119,26 @@ class Checkpoints:
         one more than the furthest step that it was called with.
         """
         return max(self._told, self._journal.started)
+
+    def acquire(self) -> None:
+        """Makes this the one that writes, and reads again what others wrote in the meantime.
+
+        Raises:
+            ValueError: if another trainer is at work in the folder.
+        """
+        self._journal.open()
+        self._told = max(self._told, self._told_by_checkpoints())
+
+    def next_turn(self) -> int:
+        """Counts, durably, how often the run was taken up again: 1, 2, ...
+
+        A copy of the folder would count the same numbers again; a ledger accepts each once.
+        """
+        self.acquire()
+        path, unfinished = self.folder / _TURN, self.folder / f".{_TURN}.new"
+        turn = 1 + (int(path.read_text()) if path.exists() else 0)
+        replace_durably(create(unfinished, str(turn).encode()), unfinished, path)
+        return turn
 
     def note_started(self, step: int) -> None:
         """Writes down, durably, that the lot of ``step`` (the first is 0) is about to be read."""

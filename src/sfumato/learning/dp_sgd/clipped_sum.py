@@ -2,9 +2,9 @@
 
 Guarantee: with clip norms C_l for groups l of parameters, one unit more or less moves the part of
 the sum that belongs to group l by at most C_l, whatever the unit's data: its contribution is
-``factor * gradient`` with ``factor * norm <= C_l``, computed from that unit alone; one whose norm is
-not finite contributes exactly 0. Splitting a lot into physical batches changes only the order of
-the additions.
+``factor * gradient`` with ``factor * norm <= C_l``, computed from that unit alone; one whose norm
+is not finite contributes exactly 0. Splitting a lot into physical batches changes only the order
+of the additions.
 """
 
 from __future__ import annotations
@@ -78,6 +78,12 @@ class ClippedSum:
         """The clip norm of each group."""
         return self.clipping.bounds(self.groups)
 
+    @property
+    def eta(self) -> float:
+        """The allowance for rounding: that of the coarsest type among the sums."""
+        types = {str(total.dtype).removeprefix("torch.") for total in self.sums.values()}
+        return max(ROUNDING[name] for name in types)
+
     def start(self) -> None:
         """An empty lot."""
         self.sums = {
@@ -97,7 +103,7 @@ class ClippedSum:
         """
         like = next(iter(self.parameters.values()))
         norms = group_norms(gradients, self.groups, like) / scaled_by
-        scales = self.clipping.scales(norms, self.bounds, ROUNDING[_name(norms.dtype)]) / scaled_by
+        scales = self.clipping.scales(norms, self.bounds, self.eta) / scaled_by
         self.merge(clip_and_sum(gradients, self.groups, scales), norms, losses)
 
     def merge(self, sums: Mapping[str, Tensor], norms: Tensor, losses: Tensor) -> None:
@@ -110,7 +116,3 @@ class ClippedSum:
         self.facts.units += len(norms)
         self.facts.loss = self.facts.loss + losses.nansum()
         self.facts.clipped = self.facts.clipped + (norms > limits).any(1).sum()
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

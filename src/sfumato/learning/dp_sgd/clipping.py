@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CLIP_RANGE",
     "ROUNDING",
+    "SMALLEST",
     "Adaptive",
     "Automatic",
     "Clipping",
@@ -55,10 +56,20 @@ not listed: their u is 2^-8 to 2^-11, and no useful eta covers a sum in them. Ac
 CLIP_RANGE = 1e6
 """An adapted clip norm stays within this factor of the initial one, both ways."""
 
+SMALLEST = 1e-12
+"""The least clip norm: squares of much shorter gradients would vanish in float32."""
+
 Groups = tuple[tuple[str, ...], ...]
 """Names of the parameters that are clipped together."""
 
 _KINDS: dict[str, type[Clipping]] = {}
+
+
+def _large_enough(name: str, value: object) -> float:
+    number = validation.positive(name, value)
+    if number < SMALLEST:
+        validation.fail(name, f"at least {SMALLEST:g}", value)
+    return number
 
 
 class Clipping(ABC):
@@ -152,7 +163,7 @@ class Flat(_Together):
     clip: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "clip", validation.positive("clip", self.clip))
+        object.__setattr__(self, "clip", _large_enough("clip", self.clip))
 
     def scales(self, norms: Tensor, bounds: Sequence[float], eta: float) -> Tensor:
         """min(1, C (1 - eta) / norm)."""
@@ -190,10 +201,10 @@ class PerLayer(Clipping):
 
     def __post_init__(self) -> None:
         if not isinstance(self.clip, Mapping | tuple):
-            object.__setattr__(self, "clip", validation.positive("clip", self.clip))
+            object.__setattr__(self, "clip", _large_enough("clip", self.clip))
             return
         listed = dict(self.clip).items()
-        pairs = tuple((str(k), validation.positive(f"clip of {k!r}", v)) for k, v in listed)
+        pairs = tuple((str(k), _large_enough(f"clip of {k!r}", v)) for k, v in listed)
         if not pairs:
             validation.fail("clip", "a number, or a clip norm for each layer", self.clip)
         object.__setattr__(self, "clip", pairs)
@@ -264,8 +275,8 @@ class Automatic(_Together):
     gamma: float = 0.01
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "clip", validation.positive("clip", self.clip))
-        object.__setattr__(self, "gamma", validation.positive("gamma", self.gamma))
+        object.__setattr__(self, "clip", _large_enough("clip", self.clip))
+        object.__setattr__(self, "gamma", _large_enough("gamma", self.gamma))
 
     def scales(self, norms: Tensor, bounds: Sequence[float], eta: float) -> Tensor:
         """C (1 - eta) / (norm + gamma)."""
@@ -312,7 +323,7 @@ class Adaptive(_Together):
     count_noise: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "clip", validation.positive("clip", self.clip))
+        object.__setattr__(self, "clip", _large_enough("clip", self.clip))
         validation.open_probability("quantile", self.quantile)
         validation.positive("learning_rate", self.learning_rate)
         if self.count_noise is not None:
@@ -364,7 +375,8 @@ class Adaptive(_Together):
         """The next C, within a factor of :data:`CLIP_RANGE` of the first."""
         excess = noisy_count / expected_size + 0.5 - self.quantile
         moved = clip * math.exp(min(max(-self.learning_rate * excess, -50.0), 50.0))
-        return min(max(moved, self.clip / CLIP_RANGE), self.clip * CLIP_RANGE)
+        least = max(self.clip / CLIP_RANGE, SMALLEST)
+        return min(max(moved, least), self.clip * CLIP_RANGE)
 
 
 # --- formulas -----------------------------------------------------------------------------------

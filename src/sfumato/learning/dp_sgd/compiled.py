@@ -23,8 +23,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from sfumato.learning.dp_sgd.clipped_sum import ClippedSum, clip_and_sum, group_norms
-from sfumato.learning.dp_sgd.clipping import ROUNDING, Adaptive
+from sfumato.learning.dp_sgd.clipping import Adaptive
 from sfumato.learning.dp_sgd.errors import TrainingError
+from sfumato.learning.dp_sgd.gradients.precision import full_precision
 from sfumato.learning.dp_sgd.gradients.tape import Tape
 from sfumato.learning.dp_sgd.physical import Part
 
@@ -77,12 +78,14 @@ class CompiledSum:
         units = self._capacity
         names, spec, inputs = self._inputs(batch, units * copies, part.weights)
         key = (units, spec, tuple(map(_kind, inputs[1])), self._training(), loss_scale)
-        if key not in self._graphs:
-            graph = self._trace(names, spec, units, loss_scale, inputs)
-            self._graphs[key] = torch.compile(
-                graph, backend=self._backend, dynamic=False, fullgraph=True
-            )
-        sums, norms, losses = self._graphs[key](*inputs)
+        # Mixed precision is part of the graph where the loss asks for it, and nowhere else.
+        with torch.autocast(inputs[2].device.type, enabled=False), full_precision():
+            if key not in self._graphs:
+                graph = self._trace(names, spec, units, loss_scale, inputs)
+                self._graphs[key] = torch.compile(
+                    graph, backend=self._backend, dynamic=False, fullgraph=True
+                )
+            sums, norms, losses = self._graphs[key](*inputs)
         names = [n for group in self._total.groups for n in group]
         found = {n: s for n, s in zip(names, sums, strict=True) if s is not None}
         self._total.merge(found, norms[: part.units], losses[: len(part.rows)])
@@ -154,7 +157,7 @@ class CompiledSum:
 
 
 def _scales(total: ClippedSum, norms: Tensor, bound: Tensor) -> Tensor:
-    eta = ROUNDING[str(norms.dtype).removeprefix("torch.")]
+    eta = total.eta
     if isinstance(total.clipping, Adaptive):  # its norm changes from lot to lot: an input
         ratio = norms / bound.to(norms.dtype)
         return total.clipping.scales(ratio, (1.0,), eta)
@@ -162,7 +165,7 @@ def _scales(total: ClippedSum, norms: Tensor, bound: Tensor) -> Tensor:
 
 
 def _kind(leaf: Any) -> Any:
-    return (tuple(leaf.shape), leaf.dtype) if isinstance(leaf, Tensor) else type(leaf)
+    return (tuple(leaf.shape), leaf.dtype) if isinstance(leaf, Tensor) else repr(leaf)
 
 
 def _fill(leaf: Any, rows: int) -> Any:

@@ -21,7 +21,7 @@ _SLOT = 16  # fifteen digits and a line's end
 
 @final
 class Journal:
-    """An append-only file of started steps; one process at a time appends.
+    """An append-only file of started steps; one holder at a time appends.
 
     Args:
         path: of the journal; its lock is beside it. Nothing is created before the first entry.
@@ -45,21 +45,21 @@ class Journal:
         self._started = max(self._started, step) + 1
 
     def open(self) -> None:
-        """Makes this process the one that appends, until it ends or closes the journal.
+        """Makes this journal the one that appends, until it is closed or the process ends.
 
         Raises:
-            ValueError: if another process is.
+            ValueError: if another one is, in this process or in another.
         """
         if self._file >= 0:
             return
         lock = os.open(self._path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600)
         try:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(lock)
             raise ValueError(
-                f"folder must not be in use, but another process trains in {self._path.parent}: "
-                "wait for it, or give this run a folder of its own"
+                f"folder must not be in use, but another trainer is at work in "
+                f"{self._path.parent}: end its loop, or give this run a folder of its own"
             ) from None
         self._lock = lock
         self._started = max(self._started, self._read())

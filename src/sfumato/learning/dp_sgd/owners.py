@@ -179,7 +179,11 @@ def _codes_of_objects(values: list[Any]) -> Positions:
 
 
 def _code(value: Any, known: dict[Any, int]) -> int:
+    if callable(getattr(value, "item", None)) and getattr(value, "ndim", 1) == 0:
+        value = value.item()  # a number in an array or a tensor
     try:
+        if type(value).__hash__ in (None, object.__hash__) or hasattr(value, "ndim"):
+            return _MISSING  # equal things would not be found equal
         if value is None or bool(value != value):  # NaN is what differs from itself
             return _MISSING
         return known.setdefault(value, len(known))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from sfumato.core.randomness import Coins
 from sfumato.learning.dp_sgd.owners import Owners, RowsAreUnits
 
-__all__ = ["Part", "parts_of"]
+__all__ = ["Part", "largest_part", "parts_of"]
 
 Positions = NDArray[np.int64]
 
@@ -60,11 +61,17 @@ def parts_of(
     rows, weights = np.repeat(rows, copies, axis=1), np.repeat(weights / copies, copies, axis=1)
     most = max(1, (most_rows or rows.size) // rows.shape[1])
     bounds = np.linspace(0, len(lot), -(-len(lot) // most) + 1).round().astype(int)
-    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, stop in itertools.pairwise(bounds.tolist()):
         yield Part(
             step,
             rows[start:stop].ravel(),
             weights[start:stop].ravel(),
-            int(stop - start),
-            last=bool(stop == len(lot)),
+            stop - start,
+            last=stop == len(lot),
         )
+
+
+def largest_part(expected_size: float, copies: int, most_rows: int | None) -> int:
+    """Units in a typical largest physical batch; public."""
+    lot = max(1, round(expected_size))
+    return lot if most_rows is None else min(lot, max(1, most_rows // copies))

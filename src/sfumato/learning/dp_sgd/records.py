@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sfumato.core.randomness import Coins
 from sfumato.core.records import Record, versions
 from sfumato.learning.dp_sgd.averaging import WeightAverage
 from sfumato.learning.dp_sgd.charging import Charge
@@ -18,7 +17,7 @@ __all__ = ["make"]
 
 
 def make(
-    plan: TrainingPlan, step: NoisyStep, coins: Coins, charge: Charge, average: WeightAverage | None
+    plan: TrainingPlan, step: NoisyStep, charge: Charge, average: WeightAverage | None
 ) -> Record:
     """From the plan and public facts alone."""
     noise = step.noise
@@ -33,10 +32,7 @@ def make(
     }
     if charge.entry is not None:
         facts["ledger"] = charge.to_dict()
-    record = Record(
+    return Record(
         "dp-sgd", plan.to_dict(), plan.event, plan.guarantee,
         facts=facts, software=versions("torch"),
     )  # fmt: skip
-    record.touch(coins)
-    record.private = record.private and noise.private
-    return record

@@ -36,8 +36,14 @@ class Resuming:
     """Saves a run every so many steps, and takes it up again."""
 
     def __init__(
-        self, folder: str | Path | None, every: int, plan: TrainingPlan, holders: dict[str, Any]
+        self,
+        folder: str | Path | None,
+        every: int,
+        plan: TrainingPlan,
+        holders: dict[str, Any],
+        private: bool,
     ) -> None:
+        self._private = private
         self._every = validation.count("checkpoint_every", every)
         self._plan, self._holders = plan, holders
         if folder is not None:
@@ -46,16 +52,41 @@ class Resuming:
         self._resumed = self._saved = False
         self._charge: Charge | None = None
 
-    def begin(self, charge: Charge) -> None:
-        """Before the first lot: refuses to run over an earlier run's folder."""
+    def begin(self, charge: Charge, steps_taken: int) -> None:
+        """Before a loop's first lot: takes the folder, or refuses to run over another's run.
+
+        Args:
+            charge: the run's, made or to be made.
+            steps_taken: by this trainer, or by the one that it went on from.
+        """
         self._charge = charge
         store = self._store
-        if store is not None and not self._resumed and (store.started or store.load() is not None):
+        if store is None:
+            return
+        store.acquire()
+        if not self._resumed and (store.started or store.load() is not None):
+            store.close()
             raise ValueError(
                 "the checkpoint folder holds a run that began already: call resume() before the "
                 "loop to go on with it, or give another folder"
             )
+        if store.started > steps_taken:
+            store.close()
+            raise ValueError(
+                "another trainer went on with this folder meanwhile: make a new trainer and call "
+                "resume()"
+            )
         self._resumed = True
+
+    def end(self) -> None:
+        """After a loop: another trainer may take the folder."""
+        if self._store is not None:
+            self._store.close()
+
+    @property
+    def private(self) -> bool:
+        """Whether all coins so far were, those before a resumption included."""
+        return self._private
 
     def note_started(self, step: int) -> None:
         """Before a lot is read."""
@@ -74,7 +105,11 @@ class Resuming:
     def _checkpoint(self, steps: int) -> Checkpoint:
         assert self._charge is not None
         tensors, facts = self._state()
-        more = {"plan": self._plan.to_dict(), "charge": self._charge.to_dict()}
+        more = {
+            "plan": self._plan.to_dict(),
+            "charge": self._charge.to_dict(),
+            "private": self._private,
+        }
         return Checkpoint(steps, tensors, more | facts)
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -95,6 +130,7 @@ class Resuming:
         """Loads the newest checkpoint; returns how many steps count as taken."""
         if self._store is None:
             raise ValueError("there is nowhere to resume from: make the trainer with checkpoints=")
+        self._store.acquire()
         found = self._store.load()
         self._resumed = True
         if found is None:
@@ -104,11 +140,16 @@ class Resuming:
                 f"the run was cut off after {self._store.started} steps, before its first "
                 "checkpoint: begin a new run in another folder (the steps stay charged)"
             )
-        charge.resume(found.facts["charge"], self._plan)
-        self._restore(found)
-        self._saved = True
         started = max(found.step, self._store.started)
-        return min(self._plan.lots.resume_point(started), self._plan.steps)
+        steps = min(self._plan.lots.resume_point(started), self._plan.steps)
+        if steps < self._plan.steps:
+            charge.resume(found.facts["charge"], self._plan, self._store.next_turn())
+        else:  # nothing is left to run: only its weights are wanted
+            charge.entry = found.facts["charge"]["entry"]
+        self._restore(found)
+        self._private = self._private and bool(found.facts["private"])
+        self._saved = True
+        return steps
 
     @torch.no_grad()
     def _restore(self, found: Checkpoint) -> None:

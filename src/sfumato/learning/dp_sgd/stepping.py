@@ -17,6 +17,7 @@ from sfumato.core import validation
 from sfumato.learning.dp_sgd.clipped_sum import ClippedSum
 from sfumato.learning.dp_sgd.clipping import Adaptive
 from sfumato.learning.dp_sgd.errors import TrainingError
+from sfumato.learning.dp_sgd.gradients.precision import full_precision
 from sfumato.learning.dp_sgd.gradients.tape import Tape
 from sfumato.learning.dp_sgd.gradients.uses import NotCovered
 from sfumato.learning.dp_sgd.noise import NoiseSource
@@ -75,7 +76,11 @@ class NoisyStep:
         counted = torch.where(per_row > 0, losses, torch.zeros((), dtype=losses.dtype))
         total = (counted * per_row).sum()
         gradients = tape.gradients(total * self.loss_scale if self.loss_scale != 1 else total)
-        with torch.no_grad():
+        with (
+            torch.no_grad(),
+            torch.autocast(losses.device.type, enabled=False),
+            full_precision(),
+        ):
             self.sum.add(gradients, counted.detach() * per_row, self.loss_scale)
 
     def compile(self, model: nn.Module, loss: Callable[..., Tensor], tape: Tape) -> None:
@@ -133,13 +138,16 @@ class NoisyStep:
         facts = self._facts
         units = facts.units or math.nan
         signal = math.hypot(*(float(norm) for norm in self._signal))
-        progress.update(
-            Facts(
-                step + 1, self.plan.steps, float(facts.loss) / units, self._epsilon(step + 1),
-                float(facts.clipped) / units, signal / math.sqrt(self._spread),
-                self.plan.guarantee.epsilon,
-            )  # fmt: skip
+        shown = Facts(
+            step=step + 1,
+            total=self.plan.steps,
+            loss=float(facts.loss) / units,
+            epsilon=self._epsilon(step + 1),
+            clipped=float(facts.clipped) / units,
+            signal_to_noise=signal / math.sqrt(self._spread),
+            planned_epsilon=self.plan.guarantee.epsilon,
         )
+        progress.update(shown)
 
     def _epsilon(self, steps: int) -> float:
         """So far; looked up among a hundred points, the next one up."""

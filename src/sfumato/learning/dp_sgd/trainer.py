@@ -7,14 +7,14 @@
     trainer.guarantee
 
 Algorithm 1 of Abadi et al., arXiv:1607.00133, exactly: Poisson lots over a declared number of
-records, each example's gradient clipped, Gaussian noise added once to the lot's sum, the sum divided
-by the *expected* lot size. The model is neither wrapped nor renamed.
+records, each example's gradient clipped, Gaussian noise added once to the lot's sum, the sum
+divided by the *expected* lot size. The model is neither wrapped nor renamed.
 
 Guarantee: what is released (the sequence of weights) is the plan's event, whatever the data. The
 sampler, the clip norms, the noise and the accountant all come from one
-:class:`~sfumato.learning.dp_sgd.plan.TrainingPlan`. Before the first private row is read the loop is
-rehearsed on made-up rows (see :mod:`~sfumato.learning.dp_sgd.rehearsal`) and the ledger is charged.
-Losses, norms and lot sizes are shown to the operator alone.
+:class:`~sfumato.learning.dp_sgd.plan.TrainingPlan`. Before the first private row is read the loop
+is rehearsed on made-up rows (see :mod:`~sfumato.learning.dp_sgd.rehearsal`) and the ledger is
+charged. Losses, norms and lot sizes are shown to the operator alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -36,20 +36,30 @@ from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.records import Record
 from sfumato.learning.dp_sgd import records
+from sfumato.learning.dp_sgd.arguments import (
+    check_losses,
+    checked_parameters,
+    make_plan,
+    open_ledger,
+    refuse_closure,
+    refuse_compiled,
+    refuse_plateau,
+    relation_of,
+    units,
+)
 from sfumato.learning.dp_sgd.augmenting import Augmentation
 from sfumato.learning.dp_sgd.averaging import WeightAverage
 from sfumato.learning.dp_sgd.batches import Source
 from sfumato.learning.dp_sgd.charging import Charge
-from sfumato.learning.dp_sgd.clipping import Clipping, Flat
+from sfumato.learning.dp_sgd.clipping import Clipping
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.tape import Tape
-from sfumato.learning.dp_sgd.lots import Lots, PoissonLots
+from sfumato.learning.dp_sgd.lots import Lots
 from sfumato.learning.dp_sgd.noise import CoinNoise, NoiseSource
-from sfumato.learning.dp_sgd.owners import Owners, RowsAreUnits
-from sfumato.learning.dp_sgd.physical import Part, parts_of
+from sfumato.learning.dp_sgd.physical import Part, largest_part, parts_of
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.progress import choose_progress
-from sfumato.learning.dp_sgd.recording import Expected, Recorder, trainable
+from sfumato.learning.dp_sgd.recording import Expected, Recorder
 from sfumato.learning.dp_sgd.rehearsal import refuse_batch_norm, rehearse
 from sfumato.learning.dp_sgd.resuming import Resuming
 from sfumato.learning.dp_sgd.schedules import NoiseSchedule
@@ -126,7 +136,7 @@ class DPSGD:
         clip: float | Clipping = 1.0,
         lots: Lots | None = None,
         schedule: NoiseSchedule | None = None,
-        neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+        neighbours: Neighbours | str | None = None,
         unit: str | None = None,
         plan: TrainingPlan | None = None,
         batch_size: int | None = None,
@@ -150,30 +160,36 @@ class DPSGD:
         progress: bool | None = None,
     ) -> None:
         self.model, self.optimizer = model, optimizer
-        self.plan = plan or _make_plan(
+        self._plan = plan or make_plan(
             public_size, lot_size, lots, clip, delta=delta, epsilon=epsilon,
-            noise_multiplier=noise_multiplier, steps=steps, epochs=epochs, neighbours=neighbours,
-            unit=unit or ("record" if owners is None else "owner"), schedule=schedule or NoiseSchedule(),
+            noise_multiplier=noise_multiplier, steps=steps, epochs=epochs,
+            neighbours=neighbours or relation_of(ledger, dataset),
+            unit=unit or ("record" if owners is None else "owner"),
+            schedule=schedule or NoiseSchedule(),
         )  # fmt: skip
-        _refuse_compiled(model)
-        _refuse_closure(optimizer)
-        self._parameters = _checked_parameters(model, optimizer)
+        refuse_compiled(model)
+        refuse_closure(optimizer)
+        self._parameters = checked_parameters(model, optimizer)
         refuse_batch_norm(model)
         self._source = Source(data, workers=workers, collate=collate, example=example)
-        self._owners = _units(len(self._source), owners, rows_per_owner)
+        self._owners = units(len(self._source), owners, rows_per_owner, self.plan)
+        self.plan.lots.sampler(len(self._owners), coins)  # or says why there is none
         self._augmentation = Augmentation(augment, augmentations)
         self._most_rows = None if batch_size is None else validation.count("batch_size", batch_size)
         self._coins, self._noise = coins, noise or CoinNoise(coins)
         self._recorder = Recorder(model, Tape(self._parameters))
         self._watch = Watch(model, self._parameters)
         self._average = None if ema_decay is None else WeightAverage(model, ema_decay)
-        _refuse_plateau(scheduler)
+        refuse_plateau(scheduler)
         self._step = NoisyStep(
             self.plan, self._parameters, optimizer, scheduler, self._noise, loss_scale
         )
-        self._charge = Charge(_open(ledger), dataset, analyst)
+        self._charge = Charge(open_ledger(ledger), dataset, analyst)
         self._charge.check(self.plan)
-        self._resuming = Resuming(checkpoints, checkpoint_every, self.plan, self._state_holders())
+        self._resuming = Resuming(
+            checkpoints, checkpoint_every, self.plan, self._state_holders(),
+            coins.private and self._noise.private,
+        )  # fmt: skip
         self._wanted_progress = progress
         self._progress = choose_progress(False)
         self._rehearsed = False
@@ -181,10 +197,19 @@ class DPSGD:
         self._next_rehearsal: Any = None
         self._part: Part | None = None
         self._is_out = self._looping = False
-        self.steps_taken = 0
-        """How many lots were started; every one counts."""
+        self._steps_taken = 0
 
     # --- what it promises -------------------------------------------------------------------------
+
+    @property
+    def plan(self) -> TrainingPlan:
+        """Everything about the run that its privacy depends on."""
+        return self._plan
+
+    @property
+    def steps_taken(self) -> int:
+        """How many lots were started; every one counts."""
+        return self._steps_taken
 
     @property
     def guarantee(self) -> Guarantee:
@@ -199,7 +224,9 @@ class DPSGD:
     @property
     def record(self) -> Record:
         """The public record: what ran, and what it promises. Nothing read from private data."""
-        return records.make(self.plan, self._step, self._coins, self._charge, self._average)
+        found = records.make(self.plan, self._step, self._charge, self._average)
+        found.private = self._resuming.private
+        return found
 
     @property
     def rehearsing(self) -> bool:
@@ -236,13 +263,14 @@ class DPSGD:
     def _loop(self) -> Iterator[Any]:
         with self._recorder.attached():
             yield from self._rehearse()
+            self._resuming.begin(self._charge, self.steps_taken)
             self._charge.make(self.plan)
-            self._resuming.begin(self._charge)
             self._progress = choose_progress(self._wanted_progress)
             try:
                 yield from self._run()
             finally:
                 self._progress.close()
+                self._resuming.end()
         if self.steps_taken >= self.plan.steps:
             self._charge.finish(self.record.to_dict())
 
@@ -250,23 +278,28 @@ class DPSGD:
         if self._rehearsed:
             return
         self._watch.accept()  # weights may have been loaded since the trainer was made
+        self._source.check_collate()
         imitate = self._augmentation.checked(self._source.imitation)
         copies = self._owners.rows_per_unit * self._augmentation.copies
-        self._rehearsal = rehearse(self._recorder, imitate, copies)
+        crowd = largest_part(self.plan.lots.expected_size, copies, self._most_rows)
+        self._rehearsal = rehearse(self._recorder, imitate, copies, crowd)
         try:
             self._next_rehearsal = next(self._rehearsal)
             while self._next_rehearsal is not None:
                 yield from self._hand_out(self._next_rehearsal)
+            if self._step.compiled is not None:
+                self._step.compiled.check(imitate, copies, self._step.loss_scale)
             self._rehearsed = True
         finally:
             self._rehearsal = None
         self._watch.accept()
+        self._watch.keep_copies()
 
     def _run(self) -> Iterator[Any]:
         waiting: deque[Part] = deque()
         self._step.sum.start()  # a lot that was broken off is not part of the next one
         resumed = self.plan.lots.resume_point(self.steps_taken)
-        self.steps_taken = min(resumed, self.plan.steps)
+        self._steps_taken = min(resumed, self.plan.steps)
         for batch in self._source.stream(self._parts(waiting)):
             part = self._part = waiting.popleft()
             if part.units:
@@ -280,7 +313,7 @@ class DPSGD:
         sampler = self.plan.lots.sampler(len(self._owners), self._coins)
         for step in range(self.steps_taken, self.plan.steps):
             self._resuming.note_started(step)
-            self.steps_taken = step + 1
+            self._steps_taken = step + 1
             copies = self._augmentation.copies
             for part in parts_of(
                 next(sampler), step, self._owners, self._coins, copies, self._most_rows
@@ -315,7 +348,7 @@ class DPSGD:
         noise and steps the optimizer.
         """
         expected = self._take_back()
-        _check_losses(losses, expected.rows)
+        check_losses(losses, expected.rows)
         if self._rehearsal is not None:
             self._next_rehearsal = _send(self._rehearsal, losses)
         else:
@@ -357,7 +390,7 @@ class DPSGD:
         self._step.apply(part.step)
         if self._average is not None:
             self._average.update()
-        self._watch.accept()
+        self._watch.accept_weights()
         self._resuming.after(part.step + 1)
         self._step.report(self._progress, part.step)
 
@@ -380,120 +413,22 @@ class DPSGD:
         their weights may have been seen. So the run ends with fewer steps in its weights than
         planned, never with more than were charged.
         """
-        self.steps_taken = self._resuming.resume(self._charge)
+        if self._looping or self.steps_taken:
+            raise TrainingError("resume() comes before the loop, on a trainer that took no step")
+        self._steps_taken = self._resuming.resume(self._charge)
         self._watch.accept()
         return self
+
+    def __copy__(self) -> NoReturn:
+        raise TypeError("a trainer cannot be copied: its run was charged once")
+
+    __deepcopy__ = __reduce__ = __copy__
 
     def _state_holders(self) -> dict[str, Any]:
         return {
             "model": self.model, "optimizer": self.optimizer, "scheduler": self._step.scheduler,
             "average": self._average, "step": self._step,
         }  # fmt: skip
-
-
-def _make_plan(
-    public_size: int | None,
-    lot_size: float | None,
-    lots: Lots | None,
-    clip: float | Clipping,
-    *,
-    delta: float | None,
-    **more: Any,
-) -> TrainingPlan:
-    if lots is None:
-        if public_size is None or lot_size is None:
-            raise ValueError(
-                "public_size and lot_size must be given (the declared number of records, and how "
-                "many of them a lot holds on average), or lots, or a plan"
-            )
-        lots = PoissonLots(lot_size, validation.count("public_size", public_size))
-    if delta is None:
-        raise ValueError("delta must be given: well below 1 / public_size, such as 1e-5")
-    clipping = clip if isinstance(clip, Clipping) else Flat(clip)
-    return TrainingPlan.make(lots, clipping, delta=delta, **more)
-
-
-def _checked_parameters(
-    model: nn.Module, optimizer: torch.optim.Optimizer
-) -> dict[str, Tensor]:
-    found = trainable(model)
-    if not found:
-        raise TrainingError("the model has no trainable parameter: nothing to train")
-    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    missing = [name for name, p in found.items() if id(p) not in held]
-    if missing:
-        raise TrainingError(
-            f"{missing[0]!r} is trainable but not in the optimizer: add it, or freeze it with "
-            "requires_grad_(False)"
-        )
-    own = {id(p) for p in model.parameters()}
-    if any(id(p) not in own for group in optimizer.param_groups for p in group["params"]):
-        raise TrainingError(
-            "the optimizer holds a parameter that the model does not: make it over "
-            "model.parameters()"
-        )
-    return found
-
-
-def _refuse_plateau(scheduler: Any) -> None:
-    if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
-        raise TrainingError(
-            "ReduceLROnPlateau follows a loss, which on private data is an uncharged release: use "
-            "a schedule that is fixed in advance"
-        )
-
-
-def _refuse_closure(optimizer: torch.optim.Optimizer) -> None:
-    if isinstance(optimizer, torch.optim.LBFGS):
-        raise TrainingError(
-            "LBFGS evaluates the loss several times a step, of which one is paid for: use SGD or "
-            "Adam"
-        )
-
-
-def _refuse_compiled(model: nn.Module) -> None:
-    for module in model.modules():
-        if "_orig_mod" in module._modules or module._compiled_call_impl is not None:
-            raise TrainingError(
-                "the model was compiled already, which hides its functions from per-example "
-                "gradients: give the module itself, and call fit(loss, compile=True)"
-            )
-
-
-def _units(rows: int, owners: ArrayLike | None, rows_per_owner: int) -> Owners | RowsAreUnits:
-    if owners is None:
-        if rows_per_owner != 1:
-            validation.fail("rows_per_owner", "1 without owners", rows_per_owner)
-        return RowsAreUnits(rows)
-    found = Owners(owners, rows_per_owner)
-    if found.rows != rows:
-        raise ValueError(f"owners must name one for each of {rows} rows, got {found.rows}")
-    return found
-
-
-def _open(ledger: Ledger | str | Path | None) -> Ledger | None:
-    return ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger, create=False)
-
-
-def _check_losses(losses: Any, rows: int) -> None:
-    if not isinstance(losses, Tensor) or not losses.is_floating_point():
-        raise TrainingError(f"losses must be a tensor of numbers, got {type(losses).__name__}")
-    if losses.ndim == 0:
-        raise TrainingError(
-            'the loss is one number for the whole batch: use reduction="none", and give the '
-            "trainer one loss for each row"
-        )
-    if losses.shape != (rows,):
-        raise TrainingError(
-            f"losses must have the shape ({rows},), one for each row of the trainer's batch, got "
-            f"{tuple(losses.shape)}: sum or average over everything but the rows, and use the batch "
-            "as it was handed out"
-        )
-    if not losses.requires_grad:
-        raise TrainingError(
-            "the losses have no gradient: compute them from the model's output, without no_grad "
-            "or detach"
-        )
 
 
 def _send(rehearsal: Generator[Any, Tensor, None], losses: Tensor) -> Any:

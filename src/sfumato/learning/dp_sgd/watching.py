@@ -1,9 +1,14 @@
-"""Watching what only the trainer may change: weights, gradients and buffers between its steps."""
+"""Watching what only the trainer may change: weights, gradients, buffers and modes.
+
+Everything here is about the program, not about the data: who changed what between two steps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from sfumato.learning.dp_sgd.errors import TrainingError
@@ -12,9 +17,11 @@ __all__ = ["Watch"]
 
 
 class Watch:
-    """Notes the state of weights and buffers, and raises if someone else changed them.
+    """Notes the state of a model, and raises if someone else changed it.
 
-    By tensors' version counters and addresses: an edit through ``.data`` goes unseen.
+    By tensors' version counters and addresses: an edit through ``.data`` goes unseen. What a
+    forward pass left in a buffer or a gradient is removed before an error is raised, because it
+    was read from private data without noise.
     """
 
     def __init__(self, model: nn.Module, parameters: Mapping[str, Tensor]) -> None:
@@ -23,15 +30,27 @@ class Watch:
 
     def accept(self) -> None:
         """Takes the present state as the trainer's own."""
+        self.accept_weights()
+        # Tensors are held: a new one cannot come to lie where an old one was.
+        self._held = dict(_kept(self._model))
+        self._states = {name: _state(t) for name, t in self._held.items()}
+        self._modes = _modes(self._model)
+        self._copies: dict[str, Tensor] = {}
+
+    def accept_weights(self) -> None:
+        """After a step: only weights may have changed."""
         self._weights = {name: _state(p) for name, p in self._parameters.items()}
-        # Buffers are held: a new one cannot come to lie where an old one was.
-        self._held = dict(self._model.named_buffers())
-        self._buffers = {name: _state(b) for name, b in self._held.items()}
+
+    def keep_copies(self) -> None:
+        """Keeps what buffers hold now, to put it back if a run changes them."""
+        self._copies = {name: b.detach().clone() for name, b in self._model.named_buffers()}
 
     def check(self) -> None:
         """Raises if something changed since."""
         for name, p in self._parameters.items():
             if p.grad is not None:
+                for other in self._parameters.values():
+                    other.grad = None
                 raise TrainingError(
                     f"{name!r} has a gradient that the trainer did not form: call "
                     "trainer.backward(losses) instead of loss.backward(); nothing was applied"
@@ -46,6 +65,15 @@ class Watch:
                     f"{name!r} was edited between two steps: only the trainer's optimizer may "
                     "change weights during a run (for an average of them use ema_decay)"
                 )
+        self._check_trainable()
+        self._check_kept()
+        if _modes(self._model) != self._modes:
+            raise TrainingError(
+                "the model went from train() to eval() mode, or back, since it was checked: put "
+                "it back before backward"
+            )
+
+    def _check_trainable(self) -> None:
         own = {id(p) for p in self._parameters.values()}
         for name, p in self._model.named_parameters():
             if p.requires_grad and id(p) not in own:
@@ -53,13 +81,48 @@ class Watch:
                     f"{name!r} became trainable during the run: unfreeze or add parameters before "
                     "making the trainer"
                 )
-        for name, buffer in self._model.named_buffers():
-            if _state(buffer) != self._buffers.get(name):
+
+    def _check_kept(self) -> None:
+        for name, tensor in _kept(self._model):
+            if _state(tensor) != self._states.get(name):
+                self._put_back()
                 raise TrainingError(
                     f"buffer {name!r} changed during the run: it would carry private data into the "
                     "model without noise. Use a layer without running statistics"
                 )
 
+    @torch.no_grad()
+    def _put_back(self) -> None:
+        for name, buffer in self._model.named_buffers():
+            if name in self._copies and buffer.shape == self._copies[name].shape:
+                buffer.copy_(self._copies[name])
+
 
 def _state(tensor: Tensor) -> tuple[int, int]:
     return tensor._version, tensor.data_ptr()
+
+
+def _modes(model: nn.Module) -> tuple[bool, ...]:
+    return tuple(module.training for module in model.modules())
+
+
+def _kept(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Buffers, and tensors in plain attributes, also in lists and dictionaries."""
+    yield from model.named_buffers()
+    for prefix, module in model.named_modules():
+        for name, value in vars(module).items():
+            if not name.startswith("_"):
+                yield from _tensors(f"{prefix}.{name}" if prefix else name, value)
+
+
+def _tensors(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(value, Tensor):
+        yield name, value
+    elif isinstance(value, (list, tuple)):
+        for i, item in enumerate(value):
+            if isinstance(item, Tensor):
+                yield f"{name}[{i}]", item
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if isinstance(item, Tensor):
+                yield f"{name}[{key!r}]", item

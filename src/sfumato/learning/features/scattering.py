@@ -101,7 +101,7 @@ class Scattering(nn.Module):
         return torch.fft.fft2(torch.fft.ifft2(coarse).abs().to(product.dtype))
 
     def _averaged(self, spectrum: Tensor, already: int) -> Tensor:
-        """x * phi, every 2^J pixels, without the margin."""
+        """X * phi, every 2^J pixels, without the margin."""
         product = spectrum * folded(self.average, already)
         rest = self.scales - already
         out = torch.fft.ifft2(folded(product, rest) / 4**rest).real

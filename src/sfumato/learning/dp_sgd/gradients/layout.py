@@ -28,6 +28,13 @@ class Layout:
     dim: int = 0
     folded: bool = False
 
+    def holds(self, shape: Sequence[int], rows: int) -> bool:
+        """Whether a tensor of ``shape`` can hold a batch of ``rows`` so."""
+        if self.dim >= len(shape):
+            return False
+        size = shape[self.dim]
+        return size % rows == 0 if self.folded and rows else size == rows
+
 
 def find_layout(shape: Sequence[int], rows: int) -> Layout | None:
     """The layout of a tensor made from a batch of ``rows``, a telling size; None if unbatched.

@@ -142,6 +142,10 @@ class Tape(TorchFunctionMode):
         finally:
             self._active = False
 
+    def recorded(self) -> set[Node]:
+        """The nodes of the autograd graph at which a use of a parameter was recorded."""
+        return {call.edge.node for call in self._calls}
+
     # --- while the forward pass runs --------------------------------------------------------------
 
     def __torch_function__(
@@ -234,7 +238,10 @@ class Tape(TorchFunctionMode):
                     f"{key} was not called in the check before training: the model's structure "
                     "must not depend on the data"
                 )
-            return self.sites[key]
+            site = self.sites[key]
+            if site.output is not None and not site.output.holds(output.shape, self._rows):
+                raise NotCovered(f"{key} has its batch in another place than when it was checked")
+            return site
         inputs = tuple(
             find_layout(leaf.shape, self._rows) if id(leaf) not in self._names else None
             for leaf in pytree.tree_leaves((args, kwargs))

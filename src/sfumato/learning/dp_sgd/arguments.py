@@ -1,0 +1,156 @@
+"""What a trainer is given: checked before anything is built, with errors that name the remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from sfumato.core import validation
+from sfumato.core.neighbours import Neighbours
+from sfumato.learning.dp_sgd.clipping import Clipping, Flat
+from sfumato.learning.dp_sgd.errors import TrainingError
+from sfumato.learning.dp_sgd.lots import Lots, PoissonLots
+from sfumato.learning.dp_sgd.owners import Owners, RowsAreUnits
+from sfumato.learning.dp_sgd.plan import TrainingPlan
+from sfumato.learning.dp_sgd.recording import trainable
+from sfumato.ledger import Ledger
+
+__all__ = [
+    "check_losses",
+    "checked_parameters",
+    "make_plan",
+    "open_ledger",
+    "refuse_closure",
+    "refuse_compiled",
+    "refuse_plateau",
+    "relation_of",
+    "units",
+]
+
+
+def make_plan(
+    public_size: int | None,
+    lot_size: float | None,
+    lots: Lots | None,
+    clip: float | Clipping,
+    *,
+    delta: float | None,
+    **more: Any,
+) -> TrainingPlan:
+    """The plan that a trainer's arguments state."""
+    if lots is None:
+        if public_size is None or lot_size is None:
+            raise ValueError(
+                "public_size and lot_size must be given (the declared number of records, and how "
+                "many of them a lot holds on average), or lots, or a plan"
+            )
+        lots = PoissonLots(lot_size, validation.count("public_size", public_size))
+    if delta is None:
+        raise ValueError("delta must be given: well below 1 / public_size, such as 1e-5")
+    clipping = clip if isinstance(clip, Clipping) else Flat(clip)
+    return TrainingPlan.make(lots, clipping, delta=delta, **more)
+
+
+def checked_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The trainable parameters, all of them in the optimizer, and no others there."""
+    found = trainable(model)
+    if not found:
+        raise TrainingError("the model has no trainable parameter: nothing to train")
+    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    missing = [name for name, p in found.items() if id(p) not in held]
+    if missing:
+        raise TrainingError(
+            f"{missing[0]!r} is trainable but not in the optimizer: add it, or freeze it with "
+            "requires_grad_(False)"
+        )
+    own = {id(p) for p in model.parameters()}
+    if any(id(p) not in own for group in optimizer.param_groups for p in group["params"]):
+        raise TrainingError(
+            "the optimizer holds a parameter that the model does not: make it over "
+            "model.parameters()"
+        )
+    return found
+
+
+def refuse_plateau(scheduler: Any) -> None:
+    """A schedule that follows a private loss is an uncharged release."""
+    if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        raise TrainingError(
+            "ReduceLROnPlateau follows a loss, which on private data is an uncharged release: use "
+            "a schedule that is fixed in advance"
+        )
+
+
+def refuse_closure(optimizer: torch.optim.Optimizer) -> None:
+    """An optimizer that evaluates the loss again would need lots of its own."""
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise TrainingError(
+            "LBFGS evaluates the loss several times a step, of which one is paid for: use SGD or "
+            "Adam"
+        )
+
+
+def refuse_compiled(model: nn.Module) -> None:
+    """A compiled module hides its functions from the tape."""
+    for module in model.modules():
+        if "_orig_mod" in module._modules or module._compiled_call_impl is not None:
+            raise TrainingError(
+                "the model was compiled already, which hides its functions from per-example "
+                "gradients: give the module itself, and call fit(loss, compile=True)"
+            )
+
+
+def units(
+    rows: int, owners: ArrayLike | None, rows_per_owner: int, plan: TrainingPlan
+) -> Owners | RowsAreUnits:
+    """Which rows each unit holds."""
+    if owners is None:
+        if rows_per_owner != 1:
+            validation.fail("rows_per_owner", "1 without owners", rows_per_owner)
+        return RowsAreUnits(rows)
+    if plan.unit == "record":
+        raise ValueError(
+            "unit must name whom the owners are, such as 'person', got 'record': owners are "
+            "sampled and clipped, so that it is they who are protected"
+        )
+    found = Owners(owners, rows_per_owner)
+    if found.rows != rows:
+        raise ValueError("owners must name one for each row of the data, got another number")
+    return found
+
+
+def open_ledger(ledger: Ledger | str | Path | None) -> Ledger | None:
+    """A ledger given as itself or by its address."""
+    return ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger, create=False)
+
+
+def check_losses(losses: Any, rows: int) -> None:
+    """Raises unless there is one loss with a gradient for each row."""
+    if not isinstance(losses, Tensor) or not losses.is_floating_point():
+        raise TrainingError(f"losses must be a tensor of numbers, got {type(losses).__name__}")
+    if losses.ndim == 0:
+        raise TrainingError(
+            'the loss is one number for the whole batch: use reduction="none", and give the '
+            "trainer one loss for each row"
+        )
+    if losses.shape != (rows,):
+        raise TrainingError(
+            f"losses must have the shape ({rows},), one for each row of the trainer's batch, got "
+            f"{tuple(losses.shape)}: sum or average over everything but the rows, and use the "
+            "batch as it was handed out"
+        )
+    if not losses.requires_grad:
+        raise TrainingError(
+            "the losses have no gradient: compute them from the model's output, without no_grad "
+            "or detach"
+        )
+
+
+def relation_of(ledger: Ledger | str | Path | None, dataset: str) -> Neighbours:
+    """The relation that a ledger's budget is for; add or remove one, without a ledger."""
+    opened = open_ledger(ledger)
+    return Neighbours.ADD_REMOVE if opened is None else opened.terms(dataset).neighbours
