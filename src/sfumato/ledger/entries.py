@@ -14,6 +14,7 @@ cap       a smaller budget for an analyst, a period, or both
 reserve   a request that passed: event, charge, analyst, request, which caps it counts for
 commit    the answer of a reservation
 failed    that a reservation ended without an answer; it stays charged
+resume    that a later process took an open reservation up; each turn once
 refund    the steps of a reservation that were never run
 plan      events declared in advance and charged as one
 ========  ==========================================================================================

@@ -44,6 +44,7 @@ class Replay:
         self._number = 0
         self._open: dict[int, dict[str, Any]] = {}  # reservations without an end
         self._refunded: set[int] = set()
+        self._turns: set[tuple[int, int]] = set()
         self._plans: dict[int, dict[str, Any]] = {}
         self._replaced: dict[int, int | None] = {}
         self.state: State
@@ -141,8 +142,12 @@ class Replay:
     _judge_failed = _judge_commit
 
     def _judge_resume(self, data: dict[str, Any]) -> None:
-        if data["reserve"] not in self._open or data["turn"] < 1:
-            self._fail(f"takes up reservation {data['reserve']}, which is not open")
+        number, turn = data["reserve"], data["turn"]
+        if number not in self._open:
+            self._fail(f"takes up reservation {number}, which is not open")
+        if type(turn) is not int or turn < 1 or (number, turn) in self._turns:
+            self._fail(f"takes up reservation {number} by turn {turn!r}, which was not free")
+        self._turns.add((number, turn))
 
     def _judge_refund(self, data: dict[str, Any]) -> None:
         number = data["reserve"]

@@ -91,7 +91,8 @@ def trained(make, data, clip, backend=None, *, steps=4, kind=torch.float32, **op
     """A run without noise; compiled if there is a backend."""
     torch.manual_seed(1)
     model = make().to(kind)
-    plan = TrainingPlan(PoissonLots(12, ROWS), clip, 2.0, steps, 1e-5)
+    unit = "person" if "owners" in options else "record"
+    plan = TrainingPlan(PoissonLots(12, ROWS), clip, 2.0, steps, 1e-5, unit=unit)
     trainer = DPSGD(
         model, torch.optim.SGD(model.parameters(), lr=1.0), data, plan=plan, noise=NoNoise(),
         coins=SeededCoins(4), progress=False, **options,

@@ -260,7 +260,7 @@ def test_batch_norm_mixes_examples(kit):
     """567: refused when the trainer is made; its statistics would also leave without noise."""
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 3))
     _, data, _ = kit.case("cnn")
-    with pytest.raises(TrainingError, match=r"1 is a BatchNorm2d.*nn\.GroupNorm\(4, 4\)"):
+    with pytest.raises(TrainingError, match=r"'1' is a BatchNorm2d.*nn\.GroupNorm\(2, 4\)"):
         kit.trainer(model, data)
 
 

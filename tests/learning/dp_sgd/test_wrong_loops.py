@@ -5,10 +5,13 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
-from sfumato.learning.dp_sgd import TrainingError
+from sfumato.learning.dp_sgd import DPSGD, Flat, PoissonLots, TrainingError, TrainingPlan
 from sfumato.ledger import LedgerError
+
+PLAN = TrainingPlan(PoissonLots(8, 24), Flat(1.0), 1.0, 3, 1e-5)
 
 pytestmark = pytest.mark.usefixtures("singles")
 
@@ -170,7 +173,7 @@ BAD = {
     "all three": ({"epsilon": 1.0}, "exactly two of epsilon"),
     "one only": ({"steps": None}, "exactly two of epsilon"),
     "steps and epochs": ({"epochs": 1.0}, "steps or epochs"),
-    "lot larger than population": ({"lot_size": 25}, "size must be at most the population"),
+    "lot larger than population": ({"lot_size": 25}, "lot_size must be at most public_size"),
     "no population": ({"public_size": None}, "public_size and lot_size must be given"),
     "no delta": ({"delta": None}, "delta must be given"),
     "delta of one": ({"delta": 1.0}, "delta must be"),
@@ -209,3 +212,81 @@ def test_a_budget_that_is_too_small_is_found_before_a_row_is_read(wrong):
         wrong.loop(trainer, wrong.classify(model))
     assert wrong.charges == []
     assert trainer.steps_taken == 0
+
+
+CONTRADICTIONS = {
+    "a plan and its parts": ({"plan": PLAN, "delta": 1e-5}, "leave out delta, or the plan"),
+    "a plan and a clip": ({"plan": PLAN, "clip": 3.0}, "leave out clip, or the plan"),
+    "lots and their size": (
+        {"lots": PoissonLots(5, 24), "lot_size": 8, "steps": 3, "noise_multiplier": 1.0,
+         "delta": 1e-5},
+        "leave out lot_size and public_size",
+    ),
+    "a dataset without a ledger": ({"plan": PLAN, "dataset": "people"}, "belong together"),
+    "a large delta": (
+        {"lot_size": 8, "public_size": 24, "steps": 3, "noise_multiplier": 1.0, "delta": 0.1},
+        "delta must be well below 1 over the declared size",
+    ),
+    "an average of nothing": ({"plan": PLAN, "ema_decay": 2.0}, "ema_decay must be"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CONTRADICTIONS)
+def test_arguments_that_contradict_each_other(case):
+    options, message = CONTRADICTIONS[case]
+    model = nn.Linear(5, 3)
+    data = (torch.randn(24, 5), torch.zeros(24, dtype=torch.long))
+    with pytest.raises(ValueError, match=message):
+        DPSGD(model, torch.optim.SGD(model.parameters(), lr=0.1), data, **options)
+
+
+def small_trainer(model, **options):
+    data = (torch.randn(24, 5), torch.zeros(24, dtype=torch.long))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return DPSGD(model, optimizer, data, plan=PLAN, progress=False, **options)
+
+
+def test_gradients_from_before_the_loop_are_forgotten():
+    model = nn.Linear(5, 3)
+    model(torch.randn(2, 5)).sum().backward()  # public pre-training, say
+    trainer = small_trainer(model)
+    trainer.fit(lambda m, x, y: F.cross_entropy(m(x), y, reduction="none"))
+    assert trainer.steps_taken == PLAN.steps
+
+
+def test_evaluating_after_backward_with_gradients_on():
+    model = nn.Linear(5, 3)
+    trainer = small_trainer(model, ema_decay=0.9)
+    for x, y in trainer:
+        trainer.backward(F.cross_entropy(model(x), y, reduction="none"))
+        model(torch.randn(40, 5))
+        with trainer.averaged():
+            model(torch.randn(7, 5))
+    assert trainer.steps_taken == PLAN.steps
+
+
+def test_a_schedule_stepped_by_hand_is_refused():
+    model = nn.Linear(5, 3)
+    trainer = small_trainer(model)
+    schedule = torch.optim.lr_scheduler.StepLR(trainer.optimizer, 1, gamma=0.5)
+
+    def run():
+        for x, y in trainer:
+            trainer.backward(F.cross_entropy(model(x), y, reduction="none"))
+            trainer.optimizer.step()  # does nothing, and lets the schedule step without a warning
+            schedule.step()
+
+    with pytest.raises(TrainingError, match="scheduler="):
+        run()
+
+
+def test_an_error_on_made_up_rows_says_so():
+    model = nn.Sequential(nn.Linear(5, 3), nn.Softmax(1))
+
+    def loss(m, x, y):
+        hot = F.one_hot(y, 3).float()
+        return F.binary_cross_entropy(m(x), hot, reduction="none").sum(1)
+
+    with pytest.raises(RuntimeError) as caught:
+        small_trainer(model).fit(loss)
+    assert "made-up rows" in caught.value.__notes__[0]

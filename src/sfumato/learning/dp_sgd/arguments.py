@@ -17,10 +17,12 @@ from sfumato.learning.dp_sgd.lots import Lots, PoissonLots
 from sfumato.learning.dp_sgd.owners import Owners, RowsAreUnits
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.recording import trainable
+from sfumato.learning.dp_sgd.schedules import NoiseSchedule
 from sfumato.ledger import Ledger
 
 __all__ = [
     "check_losses",
+    "check_names",
     "checked_parameters",
     "make_plan",
     "open_ledger",
@@ -33,26 +35,55 @@ __all__ = [
 
 
 def make_plan(
+    plan: TrainingPlan | None,
+    *,
     public_size: int | None,
     lot_size: float | None,
     lots: Lots | None,
-    clip: float | Clipping,
-    *,
+    clip: float | Clipping | None,
     delta: float | None,
+    relation: Neighbours,
+    default_unit: str,
     **more: Any,
 ) -> TrainingPlan:
-    """The plan that a trainer's arguments state."""
-    if lots is None:
-        if public_size is None or lot_size is None:
+    """The plan that a trainer's arguments state, either as a whole or in its parts."""
+    parts = {"public_size": public_size, "lot_size": lot_size, "lots": lots, "clip": clip,
+             "delta": delta, **more}  # fmt: skip
+    given = [name for name, value in parts.items() if value is not None]
+    if plan is not None:
+        if given:
             raise ValueError(
-                "public_size and lot_size must be given (the declared number of records, and how "
-                "many of them a lot holds on average), or lots, or a plan"
+                f"a plan says everything about a run's privacy: leave out {given[0]}, or the plan"
             )
-        lots = PoissonLots(lot_size, validation.count("public_size", public_size))
+        return plan
     if delta is None:
         raise ValueError("delta must be given: well below 1 / public_size, such as 1e-5")
-    clipping = clip if isinstance(clip, Clipping) else Flat(clip)
-    return TrainingPlan.make(lots, clipping, delta=delta, **more)
+    made = _lots(lots, public_size, lot_size)
+    if delta >= 1 / made.population and made.population > 1:
+        validation.fail(
+            "delta", f"well below 1 over the declared size ({1 / made.population:.2g})", delta
+        )
+    clipping = clip if isinstance(clip, Clipping) else Flat(1.0 if clip is None else clip)
+    more["neighbours"] = more["neighbours"] or relation
+    more["unit"] = more["unit"] or default_unit
+    more["schedule"] = more["schedule"] or NoiseSchedule()
+    return TrainingPlan.make(made, clipping, delta=delta, **more)
+
+
+def _lots(lots: Lots | None, public_size: int | None, lot_size: float | None) -> Lots:
+    if lots is not None:
+        if public_size is not None or lot_size is not None:
+            raise ValueError("lots state size and population: leave out lot_size and public_size")
+        return lots
+    if public_size is None or lot_size is None:
+        raise ValueError(
+            "public_size and lot_size must be given (the declared number of records, and how many "
+            "of them a lot holds on average), or lots, or a plan"
+        )
+    size = validation.count("public_size", public_size)
+    if validation.positive("lot_size", lot_size) > size:
+        validation.fail("lot_size", f"at most public_size ({size})", lot_size)
+    return PoissonLots(lot_size, size)
 
 
 def checked_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -148,6 +179,17 @@ def check_losses(losses: Any, rows: int) -> None:
             "the losses have no gradient: compute them from the model's output, without no_grad "
             "or detach"
         )
+
+
+def check_names(ledger: object, dataset: str, ema_decay: float | None) -> None:
+    """Raises where one argument needs another."""
+    if (ledger is None) != (not dataset):
+        raise ValueError(
+            "ledger and dataset belong together: the ledger, and the name of the budget in it; "
+            "without both nothing is charged"
+        )
+    if ema_decay is not None:
+        validation.open_probability("ema_decay", ema_decay)
 
 
 def relation_of(ledger: Ledger | str | Path | None, dataset: str) -> Neighbours:

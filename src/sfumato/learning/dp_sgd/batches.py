@@ -234,6 +234,11 @@ def _same(batch: Any) -> Any:
 
 
 def _refuse_mistakes(data: Any) -> None:
+    if hasattr(data, "to_numpy"):
+        raise ValueError(
+            f"data must be tensors or arrays, got a {type(data).__name__}: pass "
+            'data.to_numpy("float32"), features and labels apart'
+        )
     if isinstance(data, DataLoader):
         raise ValueError(
             "data must be the data set, got a DataLoader: pass its .dataset; lots are drawn here, "

@@ -105,7 +105,8 @@ class CompiledSum:
         batch = imitate(rows)
         values = tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
         names, spec, inputs = self._inputs(values, rows, np.full(rows, 1 / copies))
-        self._trace(names, spec, _GRAIN, loss_scale, inputs)
+        with torch.autocast(inputs[2].device.type, enabled=False), full_precision():
+            self._trace(names, spec, _GRAIN, loss_scale, inputs)
 
     def _inputs(
         self, batch: tuple[Any, ...], rows: int, weights: NDArray[np.float64]

@@ -8,7 +8,8 @@ alone; the loss is one number an example. So the loop is first run on a few made
 2. a batch of three, whose per-example gradients are formed the fast way;
 3. the first of the three with two copies of itself in the others' places;
 4. each of the three alone, whose gradient autograd forms in its own way;
-5. the three in a crowd as large as a physical batch, everyone else's numbers being NaN;
+5. the three in a crowd as large as a physical batch, everyone else's numbers being NaN; then
+   everyone else being copies of the first, behind the three and before them;
 6. the three once more.
 
 The first example's loss and gradient in 2 and 3 must agree to the last digits, because the same
@@ -26,6 +27,7 @@ What no rehearsal can see: a model that turns to mixing later, on a condition of
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, NoReturn
 
@@ -38,9 +40,9 @@ from torch.utils import _pytree as pytree
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.layout import AmbiguousLayout, telling_sizes
 from sfumato.learning.dp_sgd.gradients.tape import Tape
-from sfumato.learning.dp_sgd.gradients.uses import function_name
 from sfumato.learning.dp_sgd.recording import Recorder
 from sfumato.learning.dp_sgd.stepping import as_training_error
+from sfumato.learning.dp_sgd.stillness import LEVELS, HoldStill
 
 __all__ = ["refuse_batch_norm", "rehearse"]
 
@@ -48,63 +50,44 @@ _ALONE = 3
 _TOLERANCE = {torch.float64: 1e-7, torch.float32: 2e-3}
 _COARSE = 5e-2
 _LAST_DIGITS = {torch.float64: 1e-11, torch.float32: 1e-5}
-_LEVELS = (0.5, 0.01, 0.99)
-_UNIFORM = {"rand", "rand_like", "uniform_"}
-_COIN = {"bernoulli", "bernoulli_"}
-_STILL = {
-    "randn": 0.3, "randn_like": 0.3, "normal": 0.3, "normal_": 0.3, "randint": 0,
-    "randint_like": 0, "random_": 0, "exponential_": 1.0,
-}  # fmt: skip
 
 
 def refuse_batch_norm(model: nn.Module) -> None:
     """Raises if a batch normalisation would mix examples; the commonest case, named at once."""
     for name, module in model.named_modules():
         if isinstance(module, _BatchNorm) and module.training:
-            channels = module.num_features
             raise TrainingError(
-                f"{name or 'the model'} is a {type(module).__name__}, which mixes the examples of "
-                f"a batch: replace it by nn.GroupNorm({_groups(channels)}, {channels}), or put it "
-                "in eval mode with statistics of public data"
+                f"{name!r} is a {type(module).__name__}, which mixes the examples of a batch: "
+                f"replace it by nn.{_instead(module)}, or put it in eval mode with statistics of "
+                "public data"
             )
 
 
-def _groups(channels: int) -> int:
-    return max(g for g in range(1, min(32, channels) + 1) if channels % g == 0)
+def _instead(module: _BatchNorm) -> str:
+    channels = module.num_features
+    if isinstance(module, nn.BatchNorm1d):
+        return f"LayerNorm({channels}) (after a convolution: nn.GroupNorm(1, {channels}))"
+    groups = max(g for g in range(1, max(2, min(32, channels // 2) + 1)) if channels % g == 0)
+    return f"GroupNorm({groups}, {channels})"
 
 
-class HoldStill:
-    """Randomness inside a model, replaced by constants.
+@contextlib.contextmanager
+def noted(rehearsing: bool) -> Generator[None]:
+    """Says of an error in a rehearsal that it is one."""
+    try:
+        yield
+    except Exception as error:
+        if rehearsing and not getattr(error, "__notes__", None):
+            error.add_note(NOTE)
+        raise
 
-    Attributes:
-        coarse: whether a function ran in mixed precision.
-        level: what uniform numbers are.
-    """
 
-    def __init__(self, model: nn.Module) -> None:
-        self._devices = {p.device.type for p in model.parameters()}
-        self.coarse = False
-        self.level = _LEVELS[0]
-
-    def __call__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the tape calls instead of ``func``, or NotImplemented."""
-        self.coarse = self.coarse or any(map(torch.is_autocast_enabled, self._devices))
-        name = function_name(func)
-        if "dropout" in name and args and isinstance(args[0], Tensor):
-            return args[0]
-        if name == "scaled_dot_product_attention":
-            if len(args) > 4:
-                args = (*args[:4], 0.0, *args[5:])
-            else:
-                kwargs = {**kwargs, "dropout_p": 0.0}
-            return func(*args, **kwargs)
-        if name in _UNIFORM:
-            return func(*args, **kwargs).fill_(self.level)
-        if name in _COIN:
-            return func(*args, **kwargs).fill_(float(self.level < 0.75))
-        if name in _STILL:
-            return func(*args, **kwargs).fill_(_STILL[name])
-        return NotImplemented
+NOTE = (
+    "raised in the rehearsal, on made-up rows: nothing private was read, nothing was charged. "
+    "Floating-point inputs are random, some of them NaN on purpose; whole numbers are 0 or 1. Give "
+    "a few public, plausible rows as example=; use losses of logits; leave validation of values "
+    "out (validate_args=False). With fit, the loss is called as loss(model, *batch)"
+)
 
 
 Turn = Generator[Any, Tensor, Tensor]
@@ -126,6 +109,7 @@ def rehearse(
     """
     model = recorder.model
     refuse_batch_norm(model)
+    _require_rows(imitate(_ALONE * copies), _ALONE * copies)
     before = {name: b.detach().clone() for name, b in model.named_buffers()}
     recorder.tape.on_call = still = HoldStill(model)
     try:
@@ -145,6 +129,17 @@ def rehearse(
             f"buffer {changed[0]!r} changes when the model runs: it would carry private data into "
             "the model without noise. Use a layer without running statistics"
         )
+
+
+def _require_rows(batch: Any, rows: int) -> None:
+    for leaf in pytree.tree_leaves(batch):
+        if not isinstance(leaf, Tensor) or leaf.shape[:1] != (rows,):
+            kind = type(leaf).__name__
+            shape = f" of shape {tuple(leaf.shape)}" if isinstance(leaf, Tensor) else ""
+            raise TrainingError(
+                f"every part of a batch must be a tensor with one row for each example, got a "
+                f"{kind}{shape}: leave it out in collate, or give each example its own"
+            )
 
 
 class _Rehearsal:
@@ -198,7 +193,8 @@ class _Rehearsal:
     ) -> Generator[Any, Tensor, None]:
         company = imitate((crowd - _ALONE) * self._copies)
         batch = pytree.tree_map(_joined, self._batch, company)
-        for level in _LEVELS:
+        usual = self._losses
+        for level in LEVELS:
             self._still.level = level
             self._recorder.expect(crowd * self._copies, crowd)
             losses = yield batch
@@ -206,11 +202,28 @@ class _Rehearsal:
             first = _of_first(self._tape, losses)
             if not all(bool(t.isfinite().all()) for t in (own, *first.values())):
                 _refuse_mixing()
-            if level == _LEVELS[0]:
+            if level == LEVELS[0]:
+                usual = own.clone()
                 _compare_losses(self._losses, own, self._still.coarse)
                 expected = {name: g[0] for name, g in self._gradients.items()}
                 _compare_gradients(first, expected, self._still.coarse)
-        self._still.level = _LEVELS[0]
+        self._still.level = LEVELS[0]
+        yield from self._among_copies(crowd, usual)
+
+    def _among_copies(self, crowd: int, usual: Tensor) -> Generator[Any, Tensor, None]:
+        """First in a queue of copies, then last: places may be few."""
+        rows, extra, copies = self._rows, crowd - _ALONE, self._copies
+        for last in (False, True):
+            self._recorder.expect(crowd * copies, crowd)
+            losses = yield pytree.tree_map(
+                lambda leaf, last=last: _queue(leaf, copies, extra, last), self._batch
+            )
+            self._tape.clear()
+            found = losses.detach()
+            if last:
+                _compare_losses(self._losses, found[-rows:], self._still.coarse)
+            else:
+                _compare_first(usual, found[:rows], self._losses, self._still.coarse)
 
     def _again(self) -> Generator[Any, Tensor, None]:
         self._recorder.expect(self._rows, _ALONE)
@@ -294,25 +307,28 @@ def _require_finite(*found: Tensor) -> None:
 def _refuse_mixing() -> NoReturn:
     raise TrainingError(
         "an example's loss depends on the other examples of its batch (batch normalisation, "
-        "attention across the batch, a contrastive loss, or randomness outside the model): "
-        "each example's loss must be a function of that example alone"
+        "attention across the batch, a contrastive or an averaged loss), on other rows than the "
+        "batch handed out, or on randomness outside the model (use augment= for that): each "
+        "example's loss must be a function of that example alone"
     )
 
 
-def _repeated(leaf: Any, copies: int) -> Any:
+def _repeated(leaf: Tensor, copies: int) -> Tensor:
     """The first unit's rows in everybody's place."""
-    if not isinstance(leaf, Tensor) or not leaf.ndim:
-        return leaf
     return torch.cat([leaf[:copies]] * _ALONE)
 
 
-def _joined(leaf: Any, company: Any) -> Any:
+def _joined(leaf: Tensor, company: Tensor) -> Tensor:
     """The rows, then the company's, whose numbers become NaN."""
-    if not isinstance(leaf, Tensor) or not leaf.ndim:
-        return leaf
-    if company.is_floating_point():
+    if company.is_floating_point() or company.is_complex():
         company = torch.full_like(company, torch.nan)
     return torch.cat([leaf, company])
+
+
+def _queue(leaf: Tensor, copies: int, extra: int, last: bool) -> Tensor:
+    """The rows before or after so many copies of the first unit's."""
+    company = [leaf[:copies]] * extra
+    return torch.cat([*company, leaf] if last else [leaf, *company])
 
 
 def _first(gradients: Mapping[str, Tensor]) -> Tensor:
@@ -373,6 +389,6 @@ def _refuse_gradient(name: str) -> NoReturn:
     raise TrainingError(
         f"the per-example gradient of {name!r} could not be confirmed: it is used outside the "
         "model's forward pass (a penalty on the weights, a head of its own), or one example's "
-        "gradient depends on others. Use it inside forward, use the optimizer's weight_decay, or "
-        "freeze it"
+        "gradient depends on others. Call the model itself, model(...), put what else uses its "
+        "parameters into its forward, use the optimizer's weight_decay, or freeze it"
     )

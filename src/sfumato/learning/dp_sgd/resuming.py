@@ -50,6 +50,7 @@ class Resuming:
             self._state()  # or says now, before anything is spent, what cannot be stored
         self._store = None if folder is None else Checkpoints(folder, plan.digest)
         self._resumed = self._saved = False
+        self._counted = False  # whether the loop to come was counted as a turn
         self._charge: Charge | None = None
 
     def begin(self, charge: Charge, steps_taken: int) -> None:
@@ -65,18 +66,18 @@ class Resuming:
             return
         store.acquire()
         if not self._resumed and (store.started or store.load() is not None):
-            store.close()
             raise ValueError(
                 "the checkpoint folder holds a run that began already: call resume() before the "
                 "loop to go on with it, or give another folder"
             )
         if store.started > steps_taken:
-            store.close()
             raise ValueError(
                 "another trainer went on with this folder meanwhile: make a new trainer and call "
                 "resume()"
             )
-        self._resumed = True
+        if charge.entry is not None and not self._counted:  # a loop that was left, and goes on
+            charge.resume(charge.to_dict(), self._plan, store.next_turn())
+        self._resumed, self._counted = True, False
 
     def end(self) -> None:
         """After a loop: another trainer may take the folder."""
@@ -131,19 +132,26 @@ class Resuming:
         if self._store is None:
             raise ValueError("there is nowhere to resume from: make the trainer with checkpoints=")
         self._store.acquire()
-        found = self._store.load()
-        self._resumed = True
+        try:
+            return self._take_up(self._store, charge)
+        except BaseException:
+            self._store.close()
+            raise
+
+    def _take_up(self, store: Checkpoints, charge: Charge) -> int:
+        found = store.load()
+        self._resumed = self._counted = True
         if found is None:
-            if not self._store.started:
+            if not store.started:
                 return 0
             raise ValueError(
-                f"the run was cut off after {self._store.started} steps, before its first "
+                f"the run was cut off after {store.started} steps, before its first "
                 "checkpoint: begin a new run in another folder (the steps stay charged)"
             )
-        started = max(found.step, self._store.started)
+        started = max(found.step, store.started)
         steps = min(self._plan.lots.resume_point(started), self._plan.steps)
         if steps < self._plan.steps:
-            charge.resume(found.facts["charge"], self._plan, self._store.next_turn())
+            charge.resume(found.facts["charge"], self._plan, store.next_turn())
         else:  # nothing is left to run: only its weights are wanted
             charge.entry = found.facts["charge"]["entry"]
         self._restore(found)

@@ -38,6 +38,7 @@ from sfumato.core.records import Record
 from sfumato.learning.dp_sgd import records
 from sfumato.learning.dp_sgd.arguments import (
     check_losses,
+    check_names,
     checked_parameters,
     make_plan,
     open_ledger,
@@ -60,7 +61,7 @@ from sfumato.learning.dp_sgd.physical import Part, largest_part, parts_of
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.progress import choose_progress
 from sfumato.learning.dp_sgd.recording import Expected, Recorder
-from sfumato.learning.dp_sgd.rehearsal import refuse_batch_norm, rehearse
+from sfumato.learning.dp_sgd.rehearsal import noted, refuse_batch_norm, rehearse
 from sfumato.learning.dp_sgd.resuming import Resuming
 from sfumato.learning.dp_sgd.schedules import NoiseSchedule
 from sfumato.learning.dp_sgd.stepping import NoisyStep, as_training_error
@@ -74,6 +75,8 @@ class DPSGD:
     """Private training in the user's own loop: an iterator over batches, and ``backward``.
 
     Give two of ``epsilon``, ``noise_multiplier`` and ``steps`` (or ``epochs``); the third follows.
+    One loop over the trainer is the whole run, all epochs of it. Its first turns are a rehearsal on
+    made-up rows (:attr:`rehearsing`): keep schedules, counters and logs of your own out of them.
 
     Args:
         model: any module. Its trainable parameters are the ones trained.
@@ -87,13 +90,19 @@ class DPSGD:
         noise_multiplier: standard deviation of the noise, over the clip norm.
         steps: the number of lots.
         epochs: the same in units of ``public_size / lot_size`` lots.
-        clip: the clip norm, or a :class:`Clipping`.
+        clip: the clip norm, 1 by default, or a :class:`Clipping`.
+        lots: how lots are drawn, instead of ``lot_size`` and ``public_size``.
+        schedule: how noise is spread over the run; the same at every step by default.
+        neighbours: the relation of the guarantee; by default the ledger's, or add/remove.
+        unit: what is sampled and clipped: "record", or who the owners are.
         plan: all of the above at once, instead of them.
         batch_size: the most rows in memory at a time; by default a whole lot.
         owners: for each row whose it is; then owners are sampled and clipped, not rows.
         rows_per_owner: the most rows of one owner in a lot.
-        augment: a random change of each row's input, independently of other rows.
-        augmentations: how many differently augmented copies are averaged before clipping.
+        augment: a random change of a batch's inputs (its first element, or all of it if it is a
+            tensor or a dictionary), of each row independently of others.
+        augmentations: how many differently augmented copies are averaged before clipping; they
+            count towards ``batch_size``.
         ema_decay: keep a moving average of the weights: see :meth:`averaged`.
         scheduler: a learning-rate scheduler, stepped once a lot.
         loss_scale: a constant factor against underflow in float16.
@@ -133,7 +142,7 @@ class DPSGD:
         noise_multiplier: float | None = None,
         steps: int | None = None,
         epochs: float | None = None,
-        clip: float | Clipping = 1.0,
+        clip: float | Clipping | None = None,
         lots: Lots | None = None,
         schedule: NoiseSchedule | None = None,
         neighbours: Neighbours | str | None = None,
@@ -160,12 +169,13 @@ class DPSGD:
         progress: bool | None = None,
     ) -> None:
         self.model, self.optimizer = model, optimizer
-        self._plan = plan or make_plan(
-            public_size, lot_size, lots, clip, delta=delta, epsilon=epsilon,
-            noise_multiplier=noise_multiplier, steps=steps, epochs=epochs,
-            neighbours=neighbours or relation_of(ledger, dataset),
-            unit=unit or ("record" if owners is None else "owner"),
-            schedule=schedule or NoiseSchedule(),
+        check_names(ledger, dataset, ema_decay)
+        self._plan = make_plan(
+            plan, public_size=public_size, lot_size=lot_size, lots=lots, clip=clip, delta=delta,
+            epsilon=epsilon, noise_multiplier=noise_multiplier, steps=steps, epochs=epochs,
+            neighbours=neighbours, unit=unit, schedule=schedule,
+            relation=relation_of(ledger, dataset),
+            default_unit="record" if owners is None else "owner",
         )  # fmt: skip
         refuse_compiled(model)
         refuse_closure(optimizer)
@@ -195,6 +205,7 @@ class DPSGD:
         self._rehearsed = False
         self._rehearsal: Generator[Any, Tensor, None] | None = None
         self._next_rehearsal: Any = None
+        self._next_expected: Expected | None = None
         self._part: Part | None = None
         self._is_out = self._looping = False
         self._steps_taken = 0
@@ -263,10 +274,10 @@ class DPSGD:
     def _loop(self) -> Iterator[Any]:
         with self._recorder.attached():
             yield from self._rehearse()
-            self._resuming.begin(self._charge, self.steps_taken)
-            self._charge.make(self.plan)
-            self._progress = choose_progress(self._wanted_progress)
             try:
+                self._resuming.begin(self._charge, self.steps_taken)
+                self._charge.make(self.plan)
+                self._progress = choose_progress(self._wanted_progress)
                 yield from self._run()
             finally:
                 self._progress.close()
@@ -277,7 +288,9 @@ class DPSGD:
     def _rehearse(self) -> Iterator[Any]:
         if self._rehearsed:
             return
+        self._watch.clear_gradients()  # left from before: none of the trainer's doing
         self._watch.accept()  # weights may have been loaded since the trainer was made
+        rates = [group.get("lr") for group in self.optimizer.param_groups]
         self._source.check_collate()
         imitate = self._augmentation.checked(self._source.imitation)
         copies = self._owners.rows_per_unit * self._augmentation.copies
@@ -287,13 +300,17 @@ class DPSGD:
             self._next_rehearsal = next(self._rehearsal)
             while self._next_rehearsal is not None:
                 yield from self._hand_out(self._next_rehearsal)
+            if rates != [group.get("lr") for group in self.optimizer.param_groups]:
+                raise TrainingError(
+                    "the learning rate changed in the rehearsal: give the trainer the scheduler "
+                    "(scheduler=), which it steps once a lot"
+                )
             if self._step.compiled is not None:
                 self._step.compiled.check(imitate, copies, self._step.loss_scale)
             self._rehearsed = True
         finally:
             self._rehearsal = None
-        self._watch.accept()
-        self._watch.keep_copies()
+        self._watch.accept_kept()
 
     def _run(self) -> Iterator[Any]:
         waiting: deque[Part] = deque()
@@ -322,6 +339,8 @@ class DPSGD:
                 yield part.rows
 
     def _hand_out(self, batch: Any) -> Iterator[Any]:
+        if self._next_expected is not None:  # what the rehearsal expects of this batch
+            self._recorder.expected, self._next_expected = self._next_expected, None
         self._is_out = True
         yield batch
         if self._is_out:
@@ -339,6 +358,7 @@ class DPSGD:
                 "the trainer hands out, inside its loop"
             )
         self._watch.check()
+        self._watch.check_modes()
         return expected
 
     def backward(self, losses: Tensor) -> None:
@@ -351,6 +371,7 @@ class DPSGD:
         check_losses(losses, expected.rows)
         if self._rehearsal is not None:
             self._next_rehearsal = _send(self._rehearsal, losses)
+            self._next_expected = self._recorder.take()  # not before it is handed out
         else:
             part = self._part
             assert part is not None
@@ -374,7 +395,9 @@ class DPSGD:
             if self._step.compiled and not self.rehearsing:
                 self._compiled_backward(values)
             else:
-                self.backward(loss(self.model, *values))
+                with noted(self.rehearsing):
+                    losses = loss(self.model, *values)
+                self.backward(losses)
         return self
 
     def _compiled_backward(self, batch: tuple[Any, ...]) -> None:
@@ -402,9 +425,11 @@ class DPSGD:
         if self._average is None:
             raise ValueError("no average is kept: make the trainer with ema_decay, such as 0.999")
         self._watch.check()
-        with self._average.applied():
-            yield self.model
-        self._watch.accept()
+        try:
+            with self._average.applied():
+                yield self.model
+        finally:  # buffers and modes must be as they were
+            self._watch.accept_weights()
 
     def resume(self) -> DPSGD:
         """Goes on from the newest checkpoint, with fresh coins.
@@ -419,7 +444,7 @@ class DPSGD:
         self._watch.accept()
         return self
 
-    def __copy__(self) -> NoReturn:
+    def __copy__(self, *_: Any) -> NoReturn:
         raise TypeError("a trainer cannot be copied: its run was charged once")
 
     __deepcopy__ = __reduce__ = __copy__

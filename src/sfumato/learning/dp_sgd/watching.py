@@ -5,15 +5,19 @@ Everything here is about the program, not about the data: who changed what betwe
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from sfumato.learning.dp_sgd.errors import TrainingError
 
 __all__ = ["Watch"]
+
+_MODULES_OWN = frozenset(vars(nn.Module()))
 
 
 class Watch:
@@ -31,26 +35,30 @@ class Watch:
     def accept(self) -> None:
         """Takes the present state as the trainer's own."""
         self.accept_weights()
-        # Tensors are held: a new one cannot come to lie where an old one was.
-        self._held = dict(_kept(self._model))
-        self._states = {name: _state(t) for name, t in self._held.items()}
-        self._modes = _modes(self._model)
-        self._copies: dict[str, Tensor] = {}
+        self.accept_kept()
+        self._modes: tuple[bool, ...] | None = None  # those of the next forward pass
+
+    def clear_gradients(self) -> None:
+        """Forgets gradients that were there before a loop."""
+        for p in self._parameters.values():
+            p.grad = None
 
     def accept_weights(self) -> None:
         """After a step: only weights may have changed."""
         self._weights = {name: _state(p) for name, p in self._parameters.items()}
 
-    def keep_copies(self) -> None:
-        """Keeps what buffers hold now, to put it back if a run changes them."""
+    def accept_kept(self) -> None:
+        """Takes what buffers and attributes hold now, to put it back if a run changes them."""
+        # Tensors are held: a new one cannot come to lie where an old one was.
+        self._held = dict(_kept(self._model))
+        self._states = {name: _state(t) for name, t in self._held.items()}
         self._copies = {name: b.detach().clone() for name, b in self._model.named_buffers()}
 
     def check(self) -> None:
         """Raises if something changed since."""
         for name, p in self._parameters.items():
             if p.grad is not None:
-                for other in self._parameters.values():
-                    other.grad = None
+                self.clear_gradients()
                 raise TrainingError(
                     f"{name!r} has a gradient that the trainer did not form: call "
                     "trainer.backward(losses) instead of loss.backward(); nothing was applied"
@@ -63,11 +71,17 @@ class Watch:
             if _state(p) != self._weights[name]:
                 raise TrainingError(
                     f"{name!r} was edited between two steps: only the trainer's optimizer may "
-                    "change weights during a run (for an average of them use ema_decay)"
+                    "change weights during a run (for an average of them use ema_decay; an "
+                    "embedding's max_norm edits them, too)"
                 )
         self._check_trainable()
         self._check_kept()
-        if _modes(self._model) != self._modes:
+
+    def check_modes(self) -> None:
+        """After a forward pass: raises if its modes are not those of the first since accepted."""
+        modes = _modes(self._model)
+        self._modes = self._modes or modes
+        if modes != self._modes:
             raise TrainingError(
                 "the model went from train() to eval() mode, or back, since it was checked: put "
                 "it back before backward"
@@ -107,22 +121,23 @@ def _modes(model: nn.Module) -> tuple[bool, ...]:
 
 
 def _kept(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Buffers, and tensors in plain attributes, also in lists and dictionaries."""
+    """Buffers, frozen parameters, and tensors in plain attributes, also in lists and the like."""
     yield from model.named_buffers()
+    yield from ((name, p) for name, p in model.named_parameters() if not p.requires_grad)
     for prefix, module in model.named_modules():
         for name, value in vars(module).items():
-            if not name.startswith("_"):
+            if name not in _MODULES_OWN:
                 yield from _tensors(f"{prefix}.{name}" if prefix else name, value)
 
 
 def _tensors(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
     if isinstance(value, Tensor):
-        yield name, value
-    elif isinstance(value, (list, tuple)):
-        for i, item in enumerate(value):
-            if isinstance(item, Tensor):
-                yield f"{name}[{i}]", item
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            if isinstance(item, Tensor):
-                yield f"{name}[{key!r}]", item
+        found = [(name, value)]
+    elif isinstance(value, (list, tuple, dict, deque)):
+        leaves = pytree.tree_leaves(value)
+        found = [(f"{name}[{i}]", leaf) for i, leaf in enumerate(leaves)]
+    else:
+        return
+    for path, leaf in found:  # weights may be listed in several places
+        if isinstance(leaf, Tensor) and not isinstance(leaf, nn.Parameter):
+            yield path, leaf

@@ -5,7 +5,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
 from sfumato.learning.dp_sgd.gradients.convolution import Convolution, Geometry, resolve_padding
 

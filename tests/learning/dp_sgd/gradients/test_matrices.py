@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (3, 5), (2, 3, 2), (1,), (40,)])

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sfumato.learning.dp_sgd.gradients.layout import (

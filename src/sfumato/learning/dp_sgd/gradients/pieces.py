@@ -35,7 +35,7 @@ __all__ = [
     "zero_rows",
 ]
 
-_BLOCK = 1024
+_BLOCK, _LONG = 1024, 8192
 
 
 def exact(tensor: Tensor) -> Tensor:
@@ -68,11 +68,9 @@ def gram_norms(left: Tensor, right: Tensor) -> Tensor:
     ``left`` may name one row each: (n, T) whole numbers.
     """
     named = not left.is_floating_point()
-    right_gram = torch.bmm(right, right.mT)
-    if named:
-        left_gram = (left.unsqueeze(1) == left.unsqueeze(2)).to(right.dtype)
-    else:
-        left_gram = torch.bmm(left, left.mT)
+    right_gram = _gram(right)
+    same = (left.unsqueeze(1) == left.unsqueeze(2)) if named else None
+    left_gram = _gram(left) if same is None else same.to(right.dtype)
     total = (left_gram * right_gram).flatten(1).sum(1)
     widths = (0 if named else left.shape[2]), right.shape[2]
     small = [width * torch.finfo(right.dtype).tiny for width in widths]
@@ -84,6 +82,14 @@ def gram_norms(left: Tensor, right: Tensor) -> Tensor:
     rounding = slack * (lengths[0] * lengths[1]).sum(1).square()
     lost = [s * other.sum(1).square() for s, other in zip(small, reversed(lengths), strict=True)]
     return total.clamp(min=0) + rounding + lost[0] + lost[1]
+
+
+def _gram(factor: Tensor) -> Tensor:
+    """(n, T, T) inner products; long ones in parts, for the reason given at :func:`row_norms`."""
+    if factor.shape[2] <= _LONG:
+        return torch.bmm(factor, factor.mT)
+    parts = [torch.bmm(part, part.mT).double() for part in factor.split(_LONG, 2)]
+    return torch.stack(parts).sum(0).to(factor.dtype)
 
 
 def row_norms(rows: Tensor) -> Tensor:

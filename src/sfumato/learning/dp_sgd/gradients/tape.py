@@ -240,7 +240,11 @@ class Tape(TorchFunctionMode):
                 )
             site = self.sites[key]
             if site.output is not None and not site.output.holds(output.shape, self._rows):
-                raise NotCovered(f"{key} has its batch in another place than when it was checked")
+                raise NotCovered(
+                    f"{key} has its batch in another place than when it was "
+                    "checked, or ran on other rows beside the loss: evaluate after backward, under "
+                    "torch.no_grad()"
+                )
             return site
         inputs = tuple(
             find_layout(leaf.shape, self._rows) if id(leaf) not in self._names else None

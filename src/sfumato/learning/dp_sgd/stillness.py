@@ -1,0 +1,69 @@
+"""Randomness inside a model, held still while it is checked.
+
+Dropout and the like would make two passes differ. Where chance decides who is mixed with whom, one
+constant would hide it: so uniform numbers, normal numbers, coins and whole numbers take several
+levels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sfumato.learning.dp_sgd.gradients.uses import function_name
+
+__all__ = ["LEVELS", "HoldStill"]
+
+LEVELS = (0.5, 0.01, 0.99)
+_UNIFORM = {"rand", "rand_like", "uniform_"}
+_COIN = {"bernoulli", "bernoulli_"}
+_NORMAL = {"randn", "randn_like", "normal", "normal_"}
+_STILL = {"randint_like": 0, "random_": 0, "exponential_": 1.0}
+
+
+class HoldStill:
+    """Randomness inside a model, replaced by constants.
+
+    Attributes:
+        coarse: whether a function ran in mixed precision.
+        level: what uniform numbers are.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._devices = {p.device.type for p in model.parameters()}
+        self.coarse = False
+        self.level = LEVELS[0]
+
+    def __call__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the tape calls instead of ``func``, or NotImplemented."""
+        self.coarse = self.coarse or any(map(torch.is_autocast_enabled, self._devices))
+        name = function_name(func)
+        if "dropout" in name and args and isinstance(args[0], Tensor):
+            return args[0]
+        if name == "scaled_dot_product_attention":
+            if len(args) > 4:
+                args = (*args[:4], 0.0, *args[5:])
+            else:
+                kwargs = {**kwargs, "dropout_p": 0.0}
+            return func(*args, **kwargs)
+        if name in _UNIFORM:
+            return func(*args, **kwargs).fill_(self.level)
+        if name in _COIN:
+            return func(*args, **kwargs).fill_(float(self.level < 0.75))
+        if name in _NORMAL:
+            normal = 0.3 if self.level == LEVELS[0] else 6 * self.level - 3
+            return func(*args, **kwargs).fill_(normal)
+        if name == "randint":
+            return func(*args, **kwargs).fill_(self._whole(args, kwargs))
+        if name in _STILL:
+            return func(*args, **kwargs).fill_(_STILL[name])
+        return NotImplemented
+
+    def _whole(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+        """A whole number of the range that was asked for, by the level."""
+        ends = [n for n in args[:2] if isinstance(n, int)]
+        low = kwargs.get("low", ends[0] if len(ends) > 1 else 0)
+        high = kwargs.get("high", ends[-1] if ends else 1)
+        return low + int(self.level * (high - low))
