@@ -1,0 +1,1 @@
+"""Public features: fixed functions of a record that cost no privacy."""
