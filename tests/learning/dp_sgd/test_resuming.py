@@ -240,7 +240,8 @@ def test_no_file_holds_coins(tmp_path):
         assert set(header) == {"format", "digest", "step", "facts", "started", "sha256"}
         facts = json.loads(header["facts"])
         assert set(facts) == {
-            "plan", "charge", "private", "model", "optimizer", "scheduler", "average",
+            "plan", "charge", "private", "lost", "kinds",
+            "model", "optimizer", "scheduler", "average",
         }  # fmt: skip
         assert {n.partition("/")[0] for n in names} <= {"model", "optimizer", "average"}
 
@@ -268,7 +269,7 @@ def test_another_make_of_trainer_is_refused_and_changes_nothing(tmp_path):
         model, optimizer, (X, Y), plan=plan_for(), checkpoints=tmp_path / "run", progress=False
     )
     train(plain, until=2)
-    with pytest.raises(ValueError, match="holds no scheduler"):
+    with pytest.raises(ValueError, match="as it was when the run began"):
         trainer_for(tmp_path / "run").resume()
 
 
@@ -318,3 +319,26 @@ def test_nothing_is_unpickled(tmp_path, monkeypatch):
     monkeypatch.setattr(torch, "load", refuse)
     monkeypatch.setattr(np, "load", refuse)
     train(trainer_for(tmp_path / "run").resume())
+
+
+def test_another_kind_of_optimizer_is_refused(tmp_path):
+    train(trainer_for(tmp_path / "run"), until=4)
+    other = trainer_for(tmp_path / "run", optimizer=torch.optim.SGD)
+    with pytest.raises(ValueError, match="optimizer Adam.*optimizer SGD.*as it was"):
+        other.resume()
+    assert trainer_for(tmp_path / "run").resume().steps_taken == 4  # the folder was let go
+
+
+def test_steps_that_count_but_are_lost_are_in_the_record(tmp_path):
+    first = train(trainer_for(tmp_path / "run", every=3), until=5)
+    assert first.record.facts["steps_lost"] == 0
+    again = trainer_for(tmp_path / "run", every=3).resume()
+    assert again.record.facts["steps_lost"] == 2  # saved after the third
+    train(again)
+    assert trainer_for(tmp_path / "run", every=3).resume().record.facts["steps_lost"] == 2
+
+
+def test_a_finished_run_holds_no_folder(tmp_path):
+    train(trainer_for(tmp_path / "run"))
+    one, two = (trainer_for(tmp_path / "run").resume() for _ in range(2))
+    assert one.steps_taken == two.steps_taken == one.plan.steps

@@ -24,12 +24,16 @@ from sfumato.learning.dp_sgd.checkpoints import (
     Checkpoint,
     Checkpoints,
     flatten_state,
+    load_weights,
     restore_state,
 )
 from sfumato.learning.dp_sgd.clipping import Adaptive
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 
 __all__ = ["Resuming"]
+
+
+_HOLDERS = ("model", "optimizer", "scheduler", "average")
 
 
 class Resuming:
@@ -44,6 +48,7 @@ class Resuming:
         private: bool,
     ) -> None:
         self._private = private
+        self._lost = 0
         self._every = validation.count("checkpoint_every", every)
         self._plan, self._holders = plan, holders
         if folder is not None:
@@ -89,6 +94,11 @@ class Resuming:
         """Whether all coins so far were, those before a resumption included."""
         return self._private
 
+    @property
+    def lost(self) -> int:
+        """How many steps count as taken but are not in the weights: killed before a checkpoint."""
+        return self._lost
+
     def note_started(self, step: int) -> None:
         """Before a lot is read."""
         if self._store is not None:
@@ -110,13 +120,19 @@ class Resuming:
             "plan": self._plan.to_dict(),
             "charge": self._charge.to_dict(),
             "private": self._private,
+            "lost": self._lost,
+            "kinds": self._kinds(),
         }
         return Checkpoint(steps, tensors, more | facts)
+
+    def _kinds(self) -> dict[str, str]:
+        """What kind of optimizer and the like the run has."""
+        return {n: type(h).__name__ for n in _HOLDERS if (h := self._holders[n]) is not None}
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors: dict[str, Tensor] = {}
         facts: dict[str, Any] = {}
-        for name in ("model", "optimizer", "scheduler", "average"):
+        for name in _HOLDERS:
             holder = self._holders[name]
             if holder is not None:
                 state = holder.state() if name == "average" else holder.state_dict()
@@ -148,30 +164,39 @@ class Resuming:
                 f"the run was cut off after {store.started} steps, before its first "
                 "checkpoint: begin a new run in another folder (the steps stay charged)"
             )
+        if found.facts["kinds"] != self._kinds():
+            raise ValueError(
+                f"the run has {_listed(found.facts['kinds'])}, the trainer "
+                f"{_listed(self._kinds())}: make the trainer as it was when the run began"
+            )
         started = max(found.step, store.started)
         steps = min(self._plan.lots.resume_point(started), self._plan.steps)
         if steps < self._plan.steps:
             charge.resume(found.facts["charge"], self._plan, store.next_turn())
         else:  # nothing is left to run: only its weights are wanted
             charge.entry = found.facts["charge"]["entry"]
+            store.close()
         self._restore(found)
+        self._lost = found.facts["lost"] + steps - found.step
         self._private = self._private and bool(found.facts["private"])
         self._saved = True
         return steps
 
     @torch.no_grad()
     def _restore(self, found: Checkpoint) -> None:
-        for name in ("model", "optimizer", "scheduler", "average"):
-            holder = self._holders[name]
-            if holder is None:
+        for name, holder in self._holders.items():
+            if name not in _HOLDERS or holder is None:
                 continue
-            if name not in found.facts:
-                raise ValueError(
-                    f"the checkpoint holds no {name}: make the trainer as it was when the run began"
-                )
             prefix = f"{name}/"
             own = {k[len(prefix) :]: t for k, t in found.tensors.items() if k.startswith(prefix)}
             state = restore_state(own, found.facts[name])
-            (holder.load_state if name == "average" else holder.load_state_dict)(state)
+            if name == "model":
+                load_weights(holder, state)
+            else:
+                (holder.load_state if name == "average" else holder.load_state_dict)(state)
         if "clip" in found.facts:
             self._holders["step"].set_clip(found.facts["clip"])
+
+
+def _listed(kinds: dict[str, str]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in kinds.items())

@@ -237,6 +237,7 @@ class DPSGD:
         """The public record: what ran, and what it promises. Nothing read from private data."""
         found = records.make(self.plan, self._step, self._charge, self._average)
         found.private = self._resuming.private
+        found.facts["steps_lost"] = self._resuming.lost
         return found
 
     @property
