@@ -324,7 +324,7 @@ def test_nothing_is_unpickled(tmp_path, monkeypatch):
 def test_another_kind_of_optimizer_is_refused(tmp_path):
     train(trainer_for(tmp_path / "run"), until=4)
     other = trainer_for(tmp_path / "run", optimizer=torch.optim.SGD)
-    with pytest.raises(ValueError, match="optimizer Adam.*optimizer SGD.*as it was"):
+    with pytest.raises(ValueError, match=r"optimizer Adam.*optimizer SGD.*as it was"):
         other.resume()
     assert trainer_for(tmp_path / "run").resume().steps_taken == 4  # the folder was let go
 
