@@ -26,7 +26,7 @@ from sfumato.learning.dp_sgd.gradients.pieces import Direct, Piece, gram_norms, 
 
 __all__ = ["Convolution", "Geometry", "resolve_padding"]
 
-_CACHE_CPU = 2**18  # numbers of patches at a time: about a megabyte, a core's own cache
+_CACHE_CPU = 2**19  # numbers of patches and gradients at a time: two megabytes stay in a cache
 _CACHE_GPU = 2**27
 
 
