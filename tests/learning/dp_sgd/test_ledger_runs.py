@@ -365,6 +365,7 @@ def test_the_committed_answer_is_the_public_record_alone(book):
         assert f'"{word}' not in text
     allowed = {
         "arithmetic", "rounding_allowance", "noise_source", "parameters", "optimizer", "averaged",
+        "steps_lost",
         "ledger",
     }  # fmt: skip
     assert set(answer["facts"]) <= allowed
