@@ -38,6 +38,8 @@ from sfumato.learning.dp_sgd import (
     clipping,
 )
 
+pytestmark = pytest.mark.usefixtures("singles")
+
 ALARM = 1e-3
 DRAWS = 10_000  # in each of the two worlds
 FEW = 2_000  # enough to catch an error of a fifth
@@ -81,14 +83,6 @@ class Weaker:
 
     def normal(self, like, std):
         return self._inner.normal(like, 0.8 * std)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def trainer_on(rows, plan, seed, noise=None):

@@ -22,16 +22,9 @@ from sfumato.learning.dp_sgd import (
 from sfumato.learning.dp_sgd.compiled import CompiledSum
 from sfumato.ledger import Budget, Ledger
 
+pytestmark = pytest.mark.usefixtures("singles")
+
 ROWS = 50
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """These tensors are too small to share out."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class NoNoise:

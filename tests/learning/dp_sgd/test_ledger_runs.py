@@ -21,20 +21,13 @@ from sfumato.learning.dp_sgd import (
 )
 from sfumato.ledger import Budget, BudgetExceeded, Ledger, LedgerError
 
+pytestmark = pytest.mark.usefixtures("singles")
+
 ROWS = 40
 generator = torch.Generator().manual_seed(3)
 X = torch.randn(ROWS, 3, generator=generator)
 Y = torch.randint(0, 2, (ROWS,), generator=generator)
 BUDGET = Budget(10.0, 1e-4)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """These tensors are too small to share out."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def plan_for(steps=5, z=2.0, **more):

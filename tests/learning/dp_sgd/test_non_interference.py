@@ -38,20 +38,13 @@ from sfumato.learning.dp_sgd import (
 from sfumato.learning.dp_sgd.clipping import CLIP_RANGE
 from sfumato.ledger import Budget, Ledger
 
+pytestmark = pytest.mark.usefixtures("singles")
+
 ROWS, STEPS = 12, 6
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 generator = torch.Generator().manual_seed(5)
 X = torch.randn(ROWS, 3, generator=generator)
 Y = torch.randint(0, 2, (ROWS,), generator=generator)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """These tensors are too small to share out."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class Counted:

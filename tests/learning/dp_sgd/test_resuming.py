@@ -23,19 +23,12 @@ from sfumato.learning.dp_sgd import (
 )
 from sfumato.learning.dp_sgd.checkpoints import Checkpoints
 
+pytestmark = pytest.mark.usefixtures("singles")
+
 ROWS = 20
 generator = torch.Generator().manual_seed(6)
 X = torch.randn(ROWS, 3, generator=generator)
 Y = torch.randint(0, 2, (ROWS,), generator=generator)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """These tensors are too small to share out."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class NoNoise:

@@ -10,19 +10,12 @@ from torch.nn import functional as F
 from sfumato.learning.dp_sgd import DPSGD, Flat, PoissonLots, TrainingPlan
 from sfumato.ledger import Budget, Ledger, LedgerError
 
+pytestmark = pytest.mark.usefixtures("singles")
+
 ROWS = 20
 generator = torch.Generator().manual_seed(6)
 X = torch.randn(ROWS, 3, generator=generator)
 Y = torch.randint(0, 2, (ROWS,), generator=generator)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """These tensors are too small to share out."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def plan_for(**more):
@@ -150,3 +143,21 @@ def test_starting_anew_over_a_run_is_refused_and_costs_nothing(tmp_path, ledger,
     with pytest.raises(ValueError, match=r"resume\(\)"):
         train(trainer_for(tmp_path / "run", **options))
     assert kinds(ledger) == before
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace-one", "zero-out"])
+def test_without_neighbours_a_run_takes_the_ledgers(tmp_path, relation):
+    """And what is charged is what the run promises, under that relation."""
+    made = Ledger(tmp_path / f"{relation}.db")
+    made.create("people", Budget(50.0, 1e-3), neighbours=relation)
+    model = torch.nn.Linear(3, 2)
+    trainer = DPSGD(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), (X, Y), public_size=len(X), lot_size=8,
+        steps=2, noise_multiplier=2.0, delta=1e-5, ledger=made, dataset="people", progress=False,
+    )  # fmt: skip
+    assert trainer.plan.neighbours == relation
+    assert trainer.guarantee.neighbours == relation
+    train(trainer)
+    plan = next(e for e in made.history("people") if e.kind == "plan")
+    assert plan.data["epsilon"] == pytest.approx(trainer.guarantee.epsilon, rel=1e-9)
+    made.close()

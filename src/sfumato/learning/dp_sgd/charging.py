@@ -79,19 +79,13 @@ class Charge:
         """
         if self.ledger is None or self.entry is not None:
             return
-        request = plan.to_dict()
+        who = {"analyst": self.analyst, "label": self.label}
+        declared = None
         if plan.currency == "whole":
-            declared = self.ledger.declare(
-                self.dataset, [plan.event], delta=plan.delta, analyst=self.analyst, label=self.label
-            )
-            self._spending = self.ledger.spend(
-                self.dataset, plan.event, analyst=self.analyst, request=request, label=self.label,
-                plan=declared,
-            )  # fmt: skip
-        else:
-            self._spending = self.ledger.spend(
-                self.dataset, plan.event, analyst=self.analyst, request=request, label=self.label
-            )
+            declared = self.ledger.declare(self.dataset, [plan.event], delta=plan.delta, **who)
+        self._spending = self.ledger.spend(
+            self.dataset, plan.event, request=plan.to_dict(), plan=declared, **who
+        )
         self.entry = self._spending.sequence
 
     def finish(self, record: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from sfumato.learning.dp_sgd.clipping import ROUNDING, Adaptive, Clipping
-from sfumato.learning.dp_sgd.gradients.pieces import exact
+from sfumato.learning.dp_sgd.gradients.pieces import exact_type
 from sfumato.learning.dp_sgd.gradients.tape import Gradients
 
 __all__ = ["ClippedSum", "LotFacts", "clip_and_sum", "group_norms"]
@@ -27,8 +27,8 @@ def group_norms(gradients: Gradients, groups: Sequence[Sequence[str]], like: Ten
     columns: list[Tensor] = []
     for group in groups:
         squares = [s for name in group if (s := gradients.squared_norms(name)) is not None]
-        blank = torch.zeros(gradients.units, dtype=exact(like).dtype, device=like.device)
-        columns.append(torch.stack(squares).sum(0).sqrt() if squares else blank)
+        squares = squares or [like.new_zeros(gradients.units, dtype=exact_type(like.dtype))]
+        columns.append(torch.stack(squares).sum(0).sqrt())
     return torch.stack(columns, 1)
 
 
@@ -65,6 +65,10 @@ class ClippedSum:
     Args:
         parameters: the trainable ones, by name.
         clipping: how contributions are bounded; replaced from lot to lot if it adapts.
+
+    Attributes:
+        rounding: the allowance for rounding of each type among the sums.
+        eta: the largest of them, which all are clipped with.
     """
 
     def __init__(self, parameters: Mapping[str, Tensor], clipping: Clipping) -> None:
@@ -72,22 +76,19 @@ class ClippedSum:
         self.clipping = clipping
         self.groups = clipping.groups(list(parameters))
         self.start()
+        types = {str(total.dtype).removeprefix("torch.") for total in self.sums.values()}
+        self.rounding = {name: ROUNDING[name] for name in sorted(types)}
+        self.eta = max(self.rounding.values())
 
     @property
     def bounds(self) -> tuple[float, ...]:
         """The clip norm of each group."""
         return self.clipping.bounds(self.groups)
 
-    @property
-    def eta(self) -> float:
-        """The allowance for rounding: that of the coarsest type among the sums."""
-        types = {str(total.dtype).removeprefix("torch.") for total in self.sums.values()}
-        return max(ROUNDING[name] for name in types)
-
     def start(self) -> None:
         """An empty lot."""
         self.sums = {
-            name: torch.zeros_like(exact(p.detach()), memory_format=torch.contiguous_format)
+            name: p.new_zeros(p.shape, dtype=exact_type(p.dtype))
             for name, p in self.parameters.items()
         }
         self.count: Tensor | float = 0.0

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from sfumato.learning.dp_sgd.gradients.tape import Tape
 
-__all__ = ["Expected", "Recorder"]
+__all__ = ["Expected", "Recorder", "trainable"]
 
 
 @dataclass

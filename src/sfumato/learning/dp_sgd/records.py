@@ -7,32 +7,35 @@ from typing import TYPE_CHECKING, Any
 from sfumato.core.records import Record, versions
 from sfumato.learning.dp_sgd.averaging import WeightAverage
 from sfumato.learning.dp_sgd.charging import Charge
-from sfumato.learning.dp_sgd.clipping import ROUNDING
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 
 if TYPE_CHECKING:
+    from sfumato.learning.dp_sgd.resuming import Resuming
     from sfumato.learning.dp_sgd.stepping import NoisyStep
 
 __all__ = ["make"]
 
 
 def make(
-    plan: TrainingPlan, step: NoisyStep, charge: Charge, average: WeightAverage | None
+    plan: TrainingPlan,
+    step: NoisyStep,
+    charge: Charge,
+    average: WeightAverage | None,
+    resuming: Resuming,
 ) -> Record:
     """From the plan and public facts alone."""
-    noise = step.noise
-    precisions = {str(s.dtype).removeprefix("torch.") for s in step.sum.sums.values()}
     facts: dict[str, Any] = {
         "arithmetic": "floating point, ideal Gaussian assumed",
-        "rounding_allowance": {name: ROUNDING[name] for name in sorted(precisions)},
-        "noise_source": noise.name,
+        "rounding_allowance": step.sum.rounding,
+        "noise_source": step.noise.name,
         "parameters": sum(p.numel() for p in step.parameters.values()),
         "optimizer": type(step.optimizer).__name__,
         "averaged": average is not None,
+        "steps_lost": resuming.lost,
     }
     if charge.entry is not None:
         facts["ledger"] = charge.to_dict()
     return Record(
-        "dp-sgd", plan.to_dict(), plan.event, plan.guarantee,
+        "dp-sgd", plan.to_dict(), plan.event, plan.guarantee, resuming.private,
         facts=facts, software=versions("torch"),
     )  # fmt: skip

@@ -65,6 +65,7 @@ from sfumato.learning.dp_sgd.rehearsal import noted, refuse_batch_norm, rehearse
 from sfumato.learning.dp_sgd.resuming import Resuming
 from sfumato.learning.dp_sgd.schedules import NoiseSchedule
 from sfumato.learning.dp_sgd.stepping import NoisyStep, as_training_error
+from sfumato.learning.dp_sgd.turns import Turns
 from sfumato.learning.dp_sgd.watching import Watch
 from sfumato.ledger import Ledger
 
@@ -203,9 +204,7 @@ class DPSGD:
         self._wanted_progress = progress
         self._progress = choose_progress(False)
         self._rehearsed = False
-        self._rehearsal: Generator[Any, Tensor, None] | None = None
-        self._next_rehearsal: Any = None
-        self._next_expected: Expected | None = None
+        self._rehearsal: Turns | None = None
         self._part: Part | None = None
         self._is_out = self._looping = False
         self._steps_taken = 0
@@ -235,10 +234,7 @@ class DPSGD:
     @property
     def record(self) -> Record:
         """The public record: what ran, and what it promises. Nothing read from private data."""
-        found = records.make(self.plan, self._step, self._charge, self._average)
-        found.private = self._resuming.private
-        found.facts["steps_lost"] = self._resuming.lost
-        return found
+        return records.make(self.plan, self._step, self._charge, self._average, self._resuming)
 
     @property
     def rehearsing(self) -> bool:
@@ -291,21 +287,15 @@ class DPSGD:
             return
         self._watch.clear_gradients()  # left from before: none of the trainer's doing
         self._watch.accept()  # weights may have been loaded since the trainer was made
-        rates = [group.get("lr") for group in self.optimizer.param_groups]
         self._source.check_collate()
         imitate = self._augmentation.checked(self._source.imitation)
         copies = self._owners.rows_per_unit * self._augmentation.copies
         crowd = largest_part(self.plan.lots.expected_size, copies, self._most_rows)
-        self._rehearsal = rehearse(self._recorder, imitate, copies, crowd)
+        rehearsal = rehearse(self._recorder, imitate, copies, crowd)
+        self._rehearsal = Turns(rehearsal, self._recorder, self.optimizer)
         try:
-            self._next_rehearsal = next(self._rehearsal)
-            while self._next_rehearsal is not None:
-                yield from self._hand_out(self._next_rehearsal)
-            if rates != [group.get("lr") for group in self.optimizer.param_groups]:
-                raise TrainingError(
-                    "the learning rate changed in the rehearsal: give the trainer the scheduler "
-                    "(scheduler=), which it steps once a lot"
-                )
+            for batch in self._rehearsal.batches():
+                yield from self._hand_out(batch)
             if self._step.compiled is not None:
                 self._step.compiled.check(imitate, copies, self._step.loss_scale)
             self._rehearsed = True
@@ -340,8 +330,6 @@ class DPSGD:
                 yield part.rows
 
     def _hand_out(self, batch: Any) -> Iterator[Any]:
-        if self._next_expected is not None:  # what the rehearsal expects of this batch
-            self._recorder.expected, self._next_expected = self._next_expected, None
         self._is_out = True
         yield batch
         if self._is_out:
@@ -371,16 +359,14 @@ class DPSGD:
         expected = self._take_back()
         check_losses(losses, expected.rows)
         if self._rehearsal is not None:
-            self._next_rehearsal = _send(self._rehearsal, losses)
-            self._next_expected = self._recorder.take()  # not before it is handed out
-        else:
-            part = self._part
-            assert part is not None
-            with as_training_error():
-                self._step.add(self._recorder.tape, losses, part.weights)
-            if part.last:
-                self._take_step(part)
-        self._is_out = False  # not after an error: the loop cannot go on without this batch
+            self._rehearsal.hand_in(losses)
+            self._is_out = False
+            return
+        part = self._part
+        assert part is not None
+        with as_training_error():
+            self._step.add(self._recorder.tape, losses, part.weights)
+        self._complete(part)
 
     def fit(self, loss: Callable[..., Tensor], *, compile: bool = False) -> DPSGD:
         """The whole loop: ``loss(model, *batch)`` gives one number for each row.
@@ -406,9 +392,13 @@ class DPSGD:
         part = self._part
         assert part is not None
         self._step.add_compiled(batch, part)
+        self._complete(part)
+
+    def _complete(self, part: Part) -> None:
+        """The part that was out is in the lot's sum, and the lot perhaps complete."""
         if part.last:
             self._take_step(part)
-        self._is_out = False
+        self._is_out = False  # not after an error: the loop cannot go on without this batch
 
     def _take_step(self, part: Part) -> None:
         self._step.apply(part.step)
@@ -455,10 +445,3 @@ class DPSGD:
             "model": self.model, "optimizer": self.optimizer, "scheduler": self._step.scheduler,
             "average": self._average, "step": self._step,
         }  # fmt: skip
-
-
-def _send(rehearsal: Generator[Any, Tensor, None], losses: Tensor) -> Any:
-    try:
-        return rehearsal.send(losses)
-    except StopIteration:
-        return None

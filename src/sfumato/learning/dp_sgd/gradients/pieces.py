@@ -29,6 +29,7 @@ __all__ = [
     "Tied",
     "combine",
     "exact",
+    "exact_type",
     "gram_norms",
     "row_norms",
     "weigh",
@@ -38,9 +39,14 @@ __all__ = [
 _BLOCK, _LONG = 1024, 8192
 
 
+def exact_type(dtype: torch.dtype) -> torch.dtype:
+    """The precision of norms and sums: float32, or float64 for float64."""
+    return dtype if dtype == torch.float64 else torch.float32
+
+
 def exact(tensor: Tensor) -> Tensor:
-    """In float32, or as it is where it is float64: the precision of norms and sums."""
-    return tensor if tensor.dtype == torch.float64 else tensor.float()
+    """The same numbers in the precision of norms and sums."""
+    return tensor.to(exact_type(tensor.dtype))
 
 
 def weigh(tensor: Tensor, weights: Tensor) -> Tensor:

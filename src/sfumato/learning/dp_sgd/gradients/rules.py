@@ -123,6 +123,13 @@ def _bias(use: Use, bias: Tensor | None) -> None:
     use.give(bias, build)
 
 
+def _geometry(weight: Tensor, stride: Any, padding: Any, dilation: Any, groups: int) -> Geometry:
+    kernel = tuple(weight.shape[2:])
+    steps, spread = _each(stride, len(kernel)), _each(dilation, len(kernel))
+    pads = padding if isinstance(padding, str) else _each(padding, len(kernel))
+    return Geometry(kernel, steps, resolve_padding(pads, kernel, spread), spread, groups)
+
+
 def _kernel(use: Use, weight: Tensor, image: Tensor, geometry: Geometry, swap: bool) -> None:
     if use.layout.dim != 0 or image.ndim != weight.ndim:
         raise NotCovered("a convolution needs its batch as the first dimension")
@@ -150,10 +157,7 @@ def _(
     dilation: Any = 1,
     groups: int = 1,
 ) -> None:
-    kernel = tuple(weight.shape[2:])
-    steps, spread = _each(stride, len(kernel)), _each(dilation, len(kernel))
-    pads = padding if isinstance(padding, str) else _each(padding, len(kernel))
-    geometry = Geometry(kernel, steps, resolve_padding(pads, kernel, spread), spread, groups)
+    geometry = _geometry(weight, stride, padding, dilation, groups)
     _kernel(use, weight, input, geometry, swap=False)
     _bias(use, bias)
 
@@ -170,10 +174,8 @@ def _(
     groups: int = 1,
     dilation: Any = 1,
 ) -> None:
-    kernel = tuple(weight.shape[2:])
-    steps, spread = _each(stride, len(kernel)), _each(dilation, len(kernel))
-    pads = resolve_padding(_each(padding, len(kernel)), kernel, spread)
-    _kernel(use, weight, input, Geometry(kernel, steps, pads, spread, groups), swap=True)
+    geometry = _geometry(weight, stride, padding, dilation, groups)
+    _kernel(use, weight, input, geometry, swap=True)
     _bias(use, bias)
 
 
@@ -312,7 +314,7 @@ def _aligned(use: Use, gradient: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 @rule(torch.add, Tensor.add, Tensor.add_, Tensor.__add__, Tensor.__radd__, Tensor.__iadd__)
-def _(use: Use, input: Any, other: Any, *, alpha: float = 1) -> None:
+def _plus(use: Use, input: Any, other: Any, *, alpha: float = 1) -> None:
     if isinstance(input, Tensor):
         use.give(input, lambda grad: Direct(_aligned(use, grad, input.shape)))
     if isinstance(other, Tensor):
@@ -321,10 +323,7 @@ def _(use: Use, input: Any, other: Any, *, alpha: float = 1) -> None:
 
 @rule(torch.sub, Tensor.sub, Tensor.sub_, Tensor.__sub__, Tensor.__isub__)
 def _(use: Use, input: Any, other: Any, *, alpha: float = 1) -> None:
-    if isinstance(input, Tensor):
-        use.give(input, lambda grad: Direct(_aligned(use, grad, input.shape)))
-    if isinstance(other, Tensor):
-        use.give(other, lambda grad: Direct(-alpha * _aligned(use, grad, other.shape)))
+    _plus(use, input, other, alpha=-alpha)
 
 
 @rule(torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__)
