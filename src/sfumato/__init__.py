@@ -39,7 +39,19 @@ if TYPE_CHECKING:
         events,
     )
     from sfumato.core.events import compose, dp_sgd, repeat
-    from sfumato.data import Column, Dataset, Features, Pictures, load_images, load_own, load_table
+    from sfumato.data import (
+        Column,
+        Dataset,
+        Declaration,
+        Features,
+        Pictures,
+        dataset_names,
+        load_dataset,
+        load_images,
+        load_own,
+        load_table,
+        read_declaration,
+    )
     from sfumato.learning.dp_sgd import (
         DPSGD,
         Adaptive,
@@ -53,6 +65,14 @@ if TYPE_CHECKING:
         TrainingError,
         TrainingPlan,
     )
+    from sfumato.learning.features import (
+        PrivatePCA,
+        PublicNetwork,
+        ScatteringFeatures,
+        StandardizedScattering,
+    )
+    from sfumato.learning.models import make_model
+    from sfumato.learning.recipes import Rate, Recipe, Run, Trained, load_run, preset, train
     from sfumato.ledger import Budget, BudgetExceeded, Ledger
     from sfumato.mechanisms import sensitivity
     from sfumato.mechanisms.crossover import crossover_dimension, laplace_or_gaussian
@@ -94,11 +114,19 @@ _HOMES = {
     ),
     "sfumato.core": "Event Guarantee Neighbours Norm Record Release SeededCoins Sensitivity events",
     "sfumato.core.events": "compose dp_sgd repeat",
-    "sfumato.data": "Column Dataset Features Pictures load_images load_own load_table",
+    "sfumato.data": (
+        "Column Dataset Declaration Features Pictures dataset_names load_dataset load_images "
+        "load_own load_table read_declaration"
+    ),
     "sfumato.learning.dp_sgd": (
         "DPSGD Adaptive Automatic FixedSizeLots Flat NoiseSchedule PerLayer PoissonLots "
         "ShuffledLots TrainingError TrainingPlan"
     ),
+    "sfumato.learning.features": (
+        "PrivatePCA PublicNetwork ScatteringFeatures StandardizedScattering"
+    ),
+    "sfumato.learning.models": "make_model",
+    "sfumato.learning.recipes": "Rate Recipe Run Trained load_run preset train",
     "sfumato.ledger": "Budget BudgetExceeded Ledger",
     "sfumato.mechanisms.crossover": "crossover_dimension laplace_or_gaussian",
     "sfumato.mechanisms.discrete_gaussian": "DiscreteGaussian",
@@ -134,6 +162,7 @@ __all__ = [
     "CountUnits",
     "Crosstab",
     "Dataset",
+    "Declaration",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Event",
@@ -161,17 +190,25 @@ __all__ = [
     "Pictures",
     "PoissonLots",
     "PrivacyProfile",
+    "PrivatePCA",
     "Protected",
+    "PublicNetwork",
     "Quantile",
     "RandomizedResponse",
+    "Rate",
+    "Recipe",
     "Record",
     "Release",
     "ReportNoisyMax",
+    "Run",
+    "ScatteringFeatures",
     "SeededCoins",
     "Sensitivity",
     "ShuffledLots",
     "SparseVector",
+    "StandardizedScattering",
     "Sum",
+    "Trained",
     "TrainingError",
     "TrainingPlan",
     "Variance",
@@ -184,19 +221,26 @@ __all__ = [
     "calibrate_steps",
     "compose",
     "crossover_dimension",
+    "dataset_names",
     "dp_sgd",
     "epsilon_curve",
     "events",
     "falsify",
     "laplace_or_gaussian",
+    "load_dataset",
     "load_images",
     "load_own",
+    "load_run",
     "load_table",
+    "make_model",
     "noisy_count",
+    "preset",
     "privacy_profile",
     "protect",
+    "read_declaration",
     "repeat",
     "sensitivity",
+    "train",
 ]
 
 

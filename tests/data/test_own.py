@@ -109,6 +109,24 @@ def test_a_missing_value_does_not_change_how_others_are_read(tmp_path):
     assert rows == [([0, 1, 0, 1], 1)] * 2
 
 
+def test_a_value_that_python_cannot_hold_is_missing_and_no_error(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    days = arrow.array([0, 2**60]).cast(arrow.timestamp("us"))
+    spoilt = [None, arrow.array(["ab", "cd"]).buffers()[1], arrow.py_buffer(b"ab\xff\xfe")]
+    words = arrow.Array.from_buffers(arrow.string(), 2, spoilt)
+    table = {"day": days, "word": words, "y": [0, 1]}
+    parquet.write_table(arrow.table(table), tmp_path / "t.parquet")
+    declared = Features(
+        (Column("day", categories=("1970-01-01 00:00:00",)), Column("word", categories=("ab",))),
+        "y",
+        (0, 1),
+    )
+    data = load_own(tmp_path / "t.parquet", declared)
+    assert data.train.inputs.tolist() == [[1, 1], [0, 0]]
+
+
 @given(st.text(st.characters(exclude_characters="\r\n", exclude_categories=("Cs",)), max_size=30))
 def test_one_line_of_a_csv_file_is_one_row(tmp_path_factory, line):
     path = tmp_path_factory.mktemp("csv") / "t.csv"

@@ -10,7 +10,7 @@ import click
 import typer
 
 from sfumato import __version__
-from sfumato.cli import account, attack, calibrate, data, ledger, query
+from sfumato.cli import account, attack, calibrate, data, ledger, query, train
 from sfumato.cli.demo import demo
 from sfumato.cli.output import console
 
@@ -29,6 +29,7 @@ app.add_typer(attack.app, name="attack")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(query.app, name="query")
 app.add_typer(data.app, name="data")
+app.add_typer(train.app, name="train")
 app.command("demo")(demo)
 
 

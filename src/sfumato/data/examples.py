@@ -28,8 +28,8 @@ class Examples(NamedTuple):
 class Dataset:
     """A data set to train and to test on.
 
-    Everything but ``train`` and ``test`` is public: it was declared or published, and not read off
-    the rows. The number of rows is theirs, and may be private too.
+    Everything but ``train``, ``test`` and ``owners`` is public: it was declared or published, and
+    not read off the rows. The number of rows is theirs, and may be private too.
 
     Attributes:
         name: what it is called.
@@ -40,6 +40,11 @@ class Dataset:
         source: where it comes from.
         license: on what terms.
         citation: whose work it is.
+        owners: whose each row of ``train`` is, None or NaN where that is missing; None if every
+            row is a unit of its own.
+        public_size: the declared number of units to train on, which are the owners if there are
+            any and the records otherwise; None if it was not declared. It need not be the true one.
+        test_is_public: whether what is measured on ``test`` may be told; otherwise it is private.
     """
 
     name: str
@@ -51,6 +56,9 @@ class Dataset:
     source: str
     license: str = ""
     citation: str = ""
+    owners: NDArray | None = None
+    public_size: int | None = None
+    test_is_public: bool = False
 
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.shape))

@@ -91,6 +91,8 @@ def load_images(name: str) -> Dataset:
         source=facts.source,
         license=facts.license,
         citation=facts.citation,
+        public_size=facts.train,
+        test_is_public=True,
     )
 
 

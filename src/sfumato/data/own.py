@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.core import validation
+from sfumato.data.declarations import Declaration, declaration_of
 from sfumato.data.declared import Features, Pictures
 from sfumato.data.examples import Dataset, Examples
 from sfumato.data.own_images import pictures_of_arrays, pictures_of_folder
@@ -32,15 +34,17 @@ from sfumato.data.own_tables import (
     table_of_numpy,
     table_of_parquet,
 )
+from sfumato.data.values import identities
 
-__all__ = ["load_own"]
+__all__ = ["Source", "load_own"]
 
 Source = str | Path | Callable[[], Any]
+_Found = tuple[Examples, Examples | None, NDArray | None]  # to train on, to test on, owners
 
 
 def load_own(
     source: Source,
-    declared: Features | Pictures,
+    declared: Declaration | Features | Pictures,
     *,
     test: Source | None = None,
     name: str | None = None,
@@ -51,7 +55,8 @@ def load_own(
         source: for :class:`Features` a file ``.parquet``, ``.csv``, ``.npy`` or ``.npz``; for
             :class:`Pictures` a folder with a sub-folder for each class, or a file ``.npz``; for
             both a function without arguments, as ``"module:function"`` or itself.
-        declared: what is public about it.
+        declared: what is public about it. A :class:`Declaration` may name the column of owners,
+            which is then read for the rows to train on; an owner that is missing is no error.
         test: where the examples to test on are. Rows are not split here, since by their order
             one person more or less would move all others; an ``.npz`` file may hold both parts.
         name: what to call it; otherwise it is called after the source.
@@ -60,41 +65,41 @@ def load_own(
         ValueError: for a parameter that cannot be; never because of a row.
         OSError: if there is no such file or folder.
     """
-    if not isinstance(declared, Features | Pictures):
-        validation.fail("declared", "Features(...) or Pictures(...)", declared)
-    train, inner_test = _read(source, declared)
-    if test is not None:
-        tested, _ = _read(test, declared)
-    else:
-        tested = inner_test or _none(declared)
+    whole = declaration_of(declared)
+    declared = whole.declared
+    train, inner_test, owners = _read(source, declared, whole.owner)
+    tested = inner_test if test is None else _read(test, declared)[0]
     called = _called(source)
     return Dataset(
         name=called if name is None else validation.name("name", name),
         train=train,
-        test=tested,
+        test=tested or _none(declared),
         classes=tuple(map(str, declared.classes)),
         shape=declared.shape,
         bounds=declared.bounds,
         source=str(source) if isinstance(source, str | Path) else called,
+        owners=owners,
+        public_size=whole.public_size,
+        test_is_public=whole.public_test,
     )
 
 
-def _read(source: Source, declared: Features | Pictures) -> tuple[Examples, Examples | None]:
+def _read(source: Source, declared: Features | Pictures, owner: str | None = None) -> _Found:
     if callable(source):
-        return _of_function(source, declared)
+        return _of_function(source, declared, owner)
     if not isinstance(source, str | Path) or not str(source):
         validation.fail("source", "a path, 'module:function' or a function", source)
     path = Path(source)
     if not path.exists() and isinstance(source, str) and _names_function(source):
-        return _of_function(_function(source), declared)
+        return _of_function(_function(source), declared, owner)
     if not path.exists():
         raise FileNotFoundError(f"source must be there, got {str(source)!r}")
     suffix = "" if path.is_dir() else path.suffix.lower()
     if isinstance(declared, Pictures):
         if path.is_dir():
-            return pictures_of_folder(path, declared), None
+            return pictures_of_folder(path, declared), None, None
         if suffix == ".npz":
-            return pictures_of_arrays(numpy_arrays(path), declared)
+            return *pictures_of_arrays(numpy_arrays(path), declared), None
         validation.fail("source", "for pictures a folder or a file .npz", str(source))
     readers = {
         ".parquet": table_of_parquet,
@@ -104,12 +109,17 @@ def _read(source: Source, declared: Features | Pictures) -> tuple[Examples, Exam
     }
     if suffix not in readers:
         validation.fail("source", f"for features a file {', '.join(readers)}", str(source))
-    return _featured(readers[suffix](path, declared.names), declared), None
+    return _featured(readers[suffix](path, _names(declared, owner)), declared, owner)
 
 
-def _featured(table: dict[str, Any], declared: Features) -> Examples:
+def _names(declared: Features, owner: str | None) -> tuple[str, ...]:
+    return declared.names if owner is None else (*declared.names, owner)
+
+
+def _featured(table: dict[str, Any], declared: Features, owner: str | None) -> _Found:
     labels = table[declared.label]
-    return Examples(declared.inputs(table, len(labels)), declared.labels(labels))
+    examples = Examples(declared.inputs(table, len(labels)), declared.labels(labels))
+    return examples, None, None if owner is None else identities(table[owner])
 
 
 def _none(declared: Features | Pictures) -> Examples:
@@ -144,14 +154,14 @@ def _function(source: str) -> Callable[[], Any]:
 
 
 def _of_function(
-    function: Callable[[], Any], declared: Features | Pictures
-) -> tuple[Examples, Examples | None]:
+    function: Callable[[], Any], declared: Features | Pictures, owner: str | None
+) -> _Found:
     made = function()
     if isinstance(declared, Features):
-        return _featured(columns_of(made, declared.names), declared), None
+        return _featured(columns_of(made, _names(declared, owner)), declared, owner)
     if isinstance(made, tuple) and len(made) == 2:
         made = {"images": made[0], "labels": made[1]}
-    return pictures_of_arrays(made, declared)
+    return *pictures_of_arrays(made, declared), None
 
 
 def _called(source: Source) -> str:

@@ -34,8 +34,23 @@ def table_of_parquet(path: Path, names: Sequence[str]) -> dict[str, Any]:
             floats = column.cast(arrow.float64()).fill_null(math.nan)
             columns[name] = floats.to_numpy()
         else:
-            columns[name] = column.to_pylist()
+            columns[name] = _listed(column)
     return columns
+
+
+def _listed(column: Any) -> list[Any]:
+    """The values; one that Python cannot hold (a day of the year 20000, spoilt text) is missing."""
+    try:
+        return column.to_pylist()
+    except Exception:  # an error would tell of the value
+        return [_held(value) for value in column]
+
+
+def _held(value: Any) -> Any:
+    try:
+        return value.as_py()
+    except Exception:
+        return None
 
 
 def table_of_csv(path: Path, names: Sequence[str]) -> dict[str, Any]:
@@ -45,7 +60,8 @@ def table_of_csv(path: Path, names: Sequence[str]) -> dict[str, Any]:
     that are missing are empty, further ones and empty lines are left out.
     """
     columns: dict[str, list[str]] = {name: [] for name in names}
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+    # Bytes that are no UTF-8 are kept apart, as different owners' names may differ in them alone.
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         header = [name.strip() for name in _fields(file.readline())]
         _require(names, header, path)
         places = [(columns[name], header.index(name)) for name in names]
@@ -96,13 +112,26 @@ def columns_of(table: Any, names: Sequence[str]) -> dict[str, Any]:
     _require(names, list(known), "the data")
     columns: dict[str, Any] = {}
     for name in names:
-        values = table[name]
-        columns[name] = values if isinstance(values, list | tuple) else np.asarray(values)
+        columns[name] = _column(table[name])
     if any(np.ndim(c) != 1 for c in columns.values() if isinstance(c, np.ndarray)):
         raise ValueError("each column must have one dimension: give an array for each of them")
     if len({len(column) for column in columns.values()}) > 1:
         raise ValueError("columns must be of the same length, got different ones")
     return columns
+
+
+def _column(values: Any) -> Any:
+    """The values as a list or an array, gaps and large whole numbers included."""
+    if isinstance(values, np.ma.MaskedArray):
+        return values.tolist()
+    if isinstance(values, list | tuple):
+        return values
+    array = np.asarray(values)
+    # Polars makes floats of whole numbers if one is missing, which large ones do not survive.
+    whole = "int" in str(getattr(values, "dtype", "")).lower()
+    if whole and array.dtype.kind == "f" and hasattr(values, "to_list"):
+        return values.to_list()
+    return array
 
 
 def numpy_arrays(path: Path) -> dict[str, np.ndarray]:

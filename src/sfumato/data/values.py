@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["category", "matched", "number", "numbers_of", "positions"]
+__all__ = ["category", "identities", "matched", "number", "numbers_of", "positions"]
 
 _WHOLE = re.compile(r"-?[0-9]+\.0+")
+_MISSING = frozenset(("", "na", "n/a", "<na>", "nan", "nat", "none", "null"))
 
 
 def number(value: object) -> float:
@@ -93,3 +94,33 @@ def positions(
         )
 
     return np.fromiter((position(value) for value in values), np.int64, len(values))
+
+
+def identities(values: Sequence[Any] | NDArray) -> NDArray:
+    """Each value as something by which owners are told apart; None, NaN or NaT if it is missing.
+
+    Different owners stay different, and one owner stays one, also where ids are numbers here and
+    text there; 7 and 7.0 are the same. Words by which tables say that there is nothing count as
+    missing: as an id, all the people without one would share it.
+
+    >>> identities(["ann ", 7, "7.0", 7.0, "NaN", None]).tolist()
+    ['ann', '7', '7', '7', None, None]
+    """
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biufmM":
+        return values
+    return np.fromiter((_identity(value) for value in values), object, len(values))
+
+
+def _identity(value: Any) -> object:
+    try:
+        if isinstance(value, bytes):  # keeps bytes apart that are no text
+            value = value.decode("utf-8", "surrogateescape")
+        value = _plain(value)
+        if isinstance(value, int | float | Decimal):
+            value = str(int(value) if value == value // 1 else value)
+        if not isinstance(value, str):
+            return value
+        text = category(value)
+        return None if text.lower() in _MISSING else text
+    except Exception:  # whatever the value does
+        return None

@@ -4,7 +4,14 @@ import pytest
 import torch
 from torch import fft
 
-from sfumato.learning.features.scattering import Scattering, filters, folded
+from sfumato.learning.features.scattering import (
+    LARGEST_FOR_MATRICES,
+    Scattering,
+    filters,
+    folded,
+)
+from sfumato.learning.features.scattering_fourier import FourierCascade
+from sfumato.learning.features.scattering_matrices import MatrixCascade
 
 
 def plain(transform, images):
@@ -68,3 +75,39 @@ def test_sizes_that_do_not_divide_are_errors(shape):
         Scattering(shape)
     with pytest.raises(ValueError, match="height and width"):
         Scattering((28, 28))(torch.zeros(2, 32, 32))
+
+
+@pytest.mark.parametrize(("shape", "scales", "orientations"), [
+    ((28, 28), 2, 8), ((16, 24), 3, 4), ((8, 8), 3, 2), ((6, 10), 1, 5),
+])  # fmt: skip
+def test_matrices_and_fourier_transforms_agree(shape, scales, orientations):
+    images = torch.rand(3, *shape, generator=torch.Generator().manual_seed(2))
+    one = MatrixCascade(shape, scales, orientations)(images)
+    two = FourierCascade(shape, scales, orientations)(images)
+    assert torch.allclose(one, two, atol=1e-6)
+
+
+def test_large_images_go_through_fourier_transforms():
+    side = LARGEST_FOR_MATRICES
+    transform = Scattering((side, side), 1, 2)
+    assert isinstance(transform.cascade, FourierCascade)
+    images = torch.rand(transform.cascade.chunk + 1, side, side)
+    assert torch.allclose(transform(images), plain(transform, images), atol=5e-3)
+
+
+def test_an_image_s_features_are_the_same_bits_in_any_company():
+    transform = Scattering((28, 28))
+    images = torch.rand(100, 28, 28, generator=torch.Generator().manual_seed(3))
+    found = transform(images)
+    order = torch.randperm(100, generator=torch.Generator().manual_seed(4))
+    assert torch.equal(transform(images[order]), found[order])
+    for rows in (1, 3, 65):
+        assert torch.equal(transform(images[:rows]), found[:rows])
+    images[1] = float("nan")
+    spoiled = transform(images)
+    kept = [row for row in range(100) if row != 1]
+    assert torch.equal(spoiled[kept], found[kept])
+
+
+def test_no_images_at_all():
+    assert Scattering((8, 8))(torch.zeros(0, 3, 8, 8)).shape == (0, 3, 81, 2, 2)

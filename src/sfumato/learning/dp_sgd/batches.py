@@ -26,6 +26,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from sfumato.core import validation
 from sfumato.learning.dp_sgd.augmenting import same_coins
+from sfumato.learning.dp_sgd.deferred import Deferred
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.structure import (
     common_length,
@@ -47,7 +48,8 @@ class Source:
 
     Args:
         data: a tensor or array; tuples, lists and dictionaries of them, all of the same length; a
-            torch ``TensorDataset``; or a map-style data set, whose items are collated.
+            torch ``TensorDataset``; ``Deferred`` rows; or a map-style data set, whose items are
+            collated.
         workers: processes that prepare a data set's batches. Tensors need none.
         collate: how a list of a data set's items becomes a batch; torch's ``default_collate`` if
             None.
@@ -73,12 +75,14 @@ class Source:
         if type(data) is TensorDataset:  # not a subclass, which may do more than index
             data = data.tensors
         self._items: _Items | None = None
-        if isinstance(data, (Tensor, np.ndarray, tuple, list, dict)):
-            self._data, self._length = data, common_length(data, "data")
+        self._later = data if isinstance(data, Deferred) else None
+        if isinstance(data, (Tensor, np.ndarray, tuple, list, dict, Deferred)):
+            self._data = data if self._later is None else self._later.like
+            self._length = len(data) if self._later is not None else common_length(data, "data")
             if collate is not None:
                 validation.fail("collate", "None for tensors, which are indexed directly", collate)
             if example is not None:
-                require_same_structure(data, example)
+                require_same_structure(self._data, example)
             self._example = example
         else:
             self._items = _Items(data, collate, example)
@@ -91,7 +95,7 @@ class Source:
         """The batch of these rows, in this order; of no rows, an empty one."""
         wanted = np.asarray(rows, dtype=np.int64).reshape(-1)
         if self._items is None:
-            return _index(self._data, wanted)
+            return _index(self._data if self._later is None else self._later.made(), wanted)
         return self._items.batch(wanted) if len(wanted) else self.imitation(0)
 
     def stream(self, lots: Iterable[Rows]) -> Iterator[Any]:
@@ -249,11 +253,8 @@ def _refuse_mistakes(data: Any) -> None:
             f"data must give any row by its number, got {type(data).__name__}, which can only be "
             "read in order: lots are random samples; load it into a map-style data set"
         )
-    if hasattr(data, "to_numpy"):
-        raise ValueError(
-            f"data must be tensors, arrays or a data set, got {type(data).__name__}: pass its "
-            "columns as arrays, such as table.to_numpy(dtype='float32')"
-        )
+    if isinstance(data, Deferred):
+        return
     indexed = hasattr(data, "__getitem__") and hasattr(data, "__len__")
     if not indexed or isinstance(data, (str, bytes, type)):
         raise ValueError(

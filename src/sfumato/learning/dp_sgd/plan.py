@@ -25,26 +25,23 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal, final
 
-from sfumato.accounting import Accountant, account, calibrate, epsilon_curve
+from sfumato.accounting import Accountant, account, epsilon_curve
 from sfumato.core import validation
-from sfumato.core.events import ComposedEvent, Event
+from sfumato.core.events import ComposedEvent, Event, GroupedEvent, compose, event_from_dict
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.neighbours import Neighbours
 from sfumato.learning.dp_sgd.clipping import Clipping, Flat
 from sfumato.learning.dp_sgd.lots import Lots
+from sfumato.learning.dp_sgd.meeting import LEAST_NOISE, calibrated, least_noise, lengthened
 from sfumato.learning.dp_sgd.schedules import NoiseSchedule
 
 __all__ = ["LEAST_NOISE", "TrainingPlan"]
 
-LEAST_NOISE = 1e-2
-"""Noise multipliers below this hide nothing: one step is beyond epsilon 5000."""
-
-_MOST_STEPS = 10**9
 _CONSTANT = NoiseSchedule.constant()
 
 
@@ -69,6 +66,8 @@ class TrainingPlan:
             charges step by step.
         claimed_epsilon: for lots with a ``max_size`` alone: up to which epsilon their extra delta
             is to hold (a target's, or a ledger's budget's); by default the run's own.
+        before: what is released from the same data before the first step and for it, such as a
+            private choice of features; counted as a part of the run.
     """
 
     lots: Lots
@@ -83,6 +82,7 @@ class TrainingPlan:
     schedule: NoiseSchedule = _CONSTANT
     accountant: Accountant = Accountant.PLD
     claimed_epsilon: float | None = None
+    before: Event | None = None
 
     def __post_init__(self) -> None:
         values: dict[str, Any] = {
@@ -112,10 +112,22 @@ class TrainingPlan:
                 f"group_unit must name whoever holds up to {self.records_per_unit} of one "
                 f"{self.unit}, got {self.group_unit!r}: 'person', say"
             )
+        if self.before is not None and self.before.unit_name != self.unit:
+            raise ValueError(
+                f"before must be a release about one {self.unit}, as the steps are, got one about "
+                f"one {self.before.unit_name}"
+            )
         self.lots.check(self.neighbours, self.records_per_unit)
         _noise(self.noise_multiplier * self.schedule.least)
         # Raises where a noisy count leaves nothing for the gradient's noise.
         self.clipping.noise_scales(self.noise_multiplier * self.schedule.greatest, (1.0,))
+
+    def _check_before(self, epsilon: float) -> None:
+        if self.before is not None and (spent := self.epsilon_after([0])[0]) >= epsilon:
+            raise ValueError(
+                f"epsilon must be above what the features cost before the first step, {spent:.4g}, "
+                f"got {epsilon!r}: ask for more, or add more noise to the features"
+            )
 
     # --- making one -----------------------------------------------------------------------------
 
@@ -137,6 +149,7 @@ class TrainingPlan:
         schedule: NoiseSchedule = _CONSTANT,
         accountant: Accountant | str = Accountant.PLD,
         claimed_epsilon: float | None = None,
+        before: Event | None = None,
     ) -> TrainingPlan:
         """A plan from two of epsilon, noise multiplier and length; the third is computed.
 
@@ -153,7 +166,9 @@ class TrainingPlan:
         draft = cls(
             lots=lots,
             clipping=Flat() if noise_multiplier is None else clipping,
-            noise_multiplier=_least(schedule) if noise_multiplier is None else noise_multiplier,
+            noise_multiplier=least_noise(schedule)
+            if noise_multiplier is None
+            else noise_multiplier,
             steps=length or 1,
             delta=delta,
             neighbours=Neighbours.parse(neighbours),
@@ -163,6 +178,7 @@ class TrainingPlan:
             schedule=schedule,
             accountant=validation.choice("accountant", accountant, Accountant),
             claimed_epsilon=claimed_epsilon,
+            before=before,
         )
         if target is None:
             if math.isinf(draft.guarantee.epsilon):
@@ -171,9 +187,10 @@ class TrainingPlan:
                     "steps with it have no finite epsilon"
                 )
             return draft
+        draft._check_before(target)
         if draft.lots.overflow(1) > 0 and claimed_epsilon is None:
             draft = replace(draft, claimed_epsilon=target)
-        return _calibrated(draft, clipping, target) if length else _lengthened(draft, target)
+        return calibrated(draft, clipping, target) if length else lengthened(draft, target)
 
     # --- what it costs --------------------------------------------------------------------------
 
@@ -193,8 +210,19 @@ class TrainingPlan:
         return self.event_of(self.steps)
 
     def event_of(self, steps: int) -> Event:
-        """What the first ``steps`` steps release."""
-        return self.event_between(0, steps)
+        """What the first ``steps`` steps release, and what came before them."""
+        return self._with_before(self.event_between(0, steps))
+
+    def _with_before(self, event: Event) -> Event:
+        prelude = self._prelude
+        return event if prelude is None else ComposedEvent((prelude, event))
+
+    @property
+    def _prelude(self) -> Event | None:
+        """What is released before the steps, for whom the guarantee is about."""
+        if self.before is None or self.group_unit is None:
+            return self.before
+        return GroupedEvent(self.before, self.records_per_unit, self.group_unit)
 
     def event_between(self, first: int, last: int) -> Event:
         """What the steps from ``first`` until before ``last`` release.
@@ -233,9 +261,12 @@ class TrainingPlan:
             return self.claimed_epsilon
         uncut = replace(self, lots=replace(self.lots, max_size=None))  # type: ignore[type-var]
         largest = 1.001 * uncut.guarantee.epsilon + 1e-3
-        while (found := self._account(self._event(0, self.steps, largest)).epsilon) > largest:
+        while (found := self._account(self._whole(largest)).epsilon) > largest:
             largest = 1.01 * found
         return largest
+
+    def _whole(self, largest_epsilon: float) -> Event:
+        return self._with_before(self._event(0, self.steps, largest_epsilon))
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -262,18 +293,21 @@ class TrainingPlan:
         even = self.schedule.is_constant and not self.lots.whole_epochs
         if self.accountant is Accountant.PLD and even and len(counts) > 1:
             return self._curve(counts)
-        return [self._account(self.event_of(n)).epsilon if n else 0.0 for n in counts]
+        return [self._account(self.event_of(n)).epsilon for n in counts]
 
     def _curve(self, counts: list[int]) -> list[float]:
         """All points at once; the extra delta of cut lots is the whole run's from the start."""
-        step, before = self.event_between(0, 1), None
+        step, whole, before = self.event_between(0, 1), self.event_between(0, self.steps), []
         if self.lots.overflow(1) > 0:
             assert isinstance(step, ComposedEvent)
-            assert isinstance(self.event, ComposedEvent)
-            step, before = step.events[0], self.event.events[1]
-        found = epsilon_curve(step, counts, self.delta, self.neighbours, before)
+            assert isinstance(whole, ComposedEvent)
+            step, before = step.events[0], [whole.events[1]]
+        before += [] if self._prelude is None else [self._prelude]
+        found = epsilon_curve(
+            step, counts, self.delta, self.neighbours, compose(*before) if before else None
+        )
         pairs = zip(counts, found.tolist(), strict=True)
-        return [epsilon if n else 0.0 for n, epsilon in pairs]
+        return [epsilon if n or self.before else 0.0 for n, epsilon in pairs]
 
     def noise_at(self, step: int) -> float:
         """The noise multiplier at ``step``; the first is 0."""
@@ -284,6 +318,10 @@ class TrainingPlan:
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
+        if self.before is None:
+            del values["before"]
+        else:
+            values["before"] = self.before.to_dict()
         return values | {
             "lots": self.lots.to_dict(),
             "clipping": self.clipping.to_dict(),
@@ -300,6 +338,8 @@ class TrainingPlan:
             "clipping": Clipping.from_dict(data["clipping"]),
             "schedule": NoiseSchedule.from_dict(data["schedule"]),
         }
+        if data.get("before") is not None:
+            parts["before"] = event_from_dict(data["before"])
         return cls(**(dict(data) | parts))
 
     @property
@@ -307,74 +347,6 @@ class TrainingPlan:
         """A hash of the whole plan: a resumed run must have the same."""
         text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
-
-
-# --- calibration --------------------------------------------------------------------------------
-
-
-def _calibrated(draft: TrainingPlan, clipping: Clipping, epsilon: float) -> TrainingPlan:
-    """With the least noise that meets the target, whatever is clipped."""
-    noise = calibrate(
-        lambda z: replace(draft, noise_multiplier=z).event,
-        epsilon,
-        draft.delta,
-        neighbours=draft.neighbours,
-        accountant=draft.accountant,
-        lowest=_least(draft.schedule),
-    )
-    return replace(draft, clipping=clipping, noise_multiplier=noise)
-
-
-def _lengthened(draft: TrainingPlan, epsilon: float) -> TrainingPlan:
-    """With the most steps that meet the target."""
-
-    def cost(steps: int, accountant: Accountant) -> float:
-        trial = replace(draft, steps=steps, accountant=accountant)
-        return account(
-            trial.event, draft.delta, neighbours=draft.neighbours, accountant=accountant
-        ).epsilon
-
-    def fits_by(accountant: Accountant) -> Callable[[int], bool]:
-        def fits(steps: int) -> bool:
-            try:
-                return cost(steps, accountant) <= epsilon
-            except ValueError:  # lots that are cut use up delta, in so many steps
-                return False
-
-        return fits
-
-    first = cost(1, draft.accountant)
-    if first > epsilon:
-        raise ValueError(
-            f"noise_multiplier must be larger for epsilon {epsilon!r}, got "
-            f"{draft.noise_multiplier!r}: one step alone costs {first:.4g}"
-        )
-    most = _most(fits_by(Accountant.RDP), 1)  # quick, and close from below
-    if draft.accountant is Accountant.PLD:
-        most = _most(fits_by(Accountant.PLD), most, 1.1)
-    return replace(draft, steps=most)
-
-
-def _most(fits: Callable[[int], bool], guess: int, factor: float = 2.0) -> int:
-    """The largest number that fits, of those from 1, which does."""
-    low, high = 1, guess + 1
-    while fits(high):
-        low, high = high, math.ceil(factor * high)
-        if high > _MOST_STEPS:
-            raise ValueError(
-                f"steps must be given where not even {low} of them reach epsilon: add less noise, "
-                "or ask for a smaller epsilon"
-            )
-    while high - low > 1:
-        near = low == 1 and high > guess > low  # the guess itself, first
-        middle = guess if near else (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
-
-
-def _least(schedule: NoiseSchedule) -> float:
-    """A noise multiplier that is just above the least at every step."""
-    return 1.001 * LEAST_NOISE / min(1.0, schedule.least)
 
 
 def _noise(value: object) -> float:

@@ -211,8 +211,8 @@ class RichProgress:
                 sys.stdout, sys.stderr = self._streams
 
 
-def choose_progress(wanted: bool | None) -> Progress:
-    """A display as the user wants it: True always, False never, None on a terminal."""
-    if wanted is False:
-        return Silent()
-    return RichProgress(forced=bool(wanted))
+def choose_progress(wanted: bool | Progress | None) -> Progress:
+    """A display: True always, False never, None on a terminal, or whoever is given."""
+    if wanted is None or wanted is True:
+        return RichProgress(forced=bool(wanted))
+    return Silent() if wanted is False else wanted

@@ -94,12 +94,14 @@ def structure_of(data: Any) -> Any:
     return type(data)
 
 
-def require_same_structure(data: Any, example: Any) -> None:
+def require_same_structure(
+    data: Any, example: Any, name: str = "example", named: str = "data"
+) -> None:
     """Raises unless the two differ in their numbers of rows and values only."""
-    common_length(example, "example")
+    common_length(example, name)
     one, two = (structure_of(map_leaves(lambda leaf: leaf[:0], tree)) for tree in (data, example))
     if one != two:
         raise ValueError(
-            "example must have the structure of data: as many leaves, with the same shapes after "
-            "the first dimension and the same types"
+            f"{name} must have the structure of {named}: as many leaves, with the same shapes "
+            "after the first dimension and the same types"
         )

@@ -59,7 +59,7 @@ from sfumato.learning.dp_sgd.lots import Lots
 from sfumato.learning.dp_sgd.noise import CoinNoise, NoiseSource
 from sfumato.learning.dp_sgd.physical import Part, largest_part, parts_of
 from sfumato.learning.dp_sgd.plan import TrainingPlan
-from sfumato.learning.dp_sgd.progress import choose_progress
+from sfumato.learning.dp_sgd.progress import Progress, choose_progress
 from sfumato.learning.dp_sgd.recording import Expected, Recorder
 from sfumato.learning.dp_sgd.rehearsal import noted, refuse_batch_norm, rehearse
 from sfumato.learning.dp_sgd.resuming import Resuming
@@ -76,15 +76,15 @@ class DPSGD:
     """Private training in the user's own loop: an iterator over batches, and ``backward``.
 
     Give two of ``epsilon``, ``noise_multiplier`` and ``steps`` (or ``epochs``); the third follows.
-    One loop over the trainer is the whole run, all epochs of it. Its first turns are a rehearsal on
-    made-up rows (:attr:`rehearsing`): keep schedules, counters and logs of your own out of them.
+    One loop is the whole run, all epochs of it. Its first turns are a rehearsal on made-up rows
+    (:attr:`rehearsing`): keep schedules, counters and logs of your own out of them.
 
     Args:
         model: any module. Its trainable parameters are the ones trained.
         optimizer: any torch optimizer over them.
         data: tensors, arrays, or a map-style dataset.
-        public_size: the declared number of records (or owners). Under add/remove the true number
-            is private; this one is not, and need not be exact.
+        public_size: the declared number of records (or owners), which need not be exact: under
+            add/remove the true number is private.
         lot_size: the expected number of units in a lot.
         delta: at which epsilon is stated.
         epsilon: the guarantee to meet.
@@ -114,7 +114,7 @@ class DPSGD:
         workers: processes that prepare batches of a dataset.
         collate: how a dataset's items become a batch.
         example: a few public, plausible rows for the rehearsal, where made-up ones will not do.
-        progress: show a bar; by default on a terminal.
+        progress: show a bar (by default on a terminal), or who is to be told of each step.
 
     Example:
         >>> import torch
@@ -167,7 +167,7 @@ class DPSGD:
         workers: int = 0,
         collate: Callable[[list[Any]], Any] | None = None,
         example: Any = None,
-        progress: bool | None = None,
+        progress: bool | Progress | None = None,
     ) -> None:
         self.model, self.optimizer = model, optimizer
         check_names(ledger, dataset, ema_decay)
@@ -207,6 +207,7 @@ class DPSGD:
         self._rehearsal: Turns | None = None
         self._part: Part | None = None
         self._is_out = self._looping = False
+        self._after: Callable[[int], object] = lambda step: None
         self._steps_taken = 0
 
     # --- what it promises -------------------------------------------------------------------------
@@ -252,8 +253,7 @@ class DPSGD:
     def __iter__(self) -> Iterator[Any]:
         """Made-up batches for the rehearsal, then the physical batches of every lot.
 
-        Iterating again after an exception goes on with the steps that are left; a lot that was
-        begun counts.
+        Iterating again after an exception goes on with what is left; a lot that was begun counts.
         """
         if self._looping:
             raise TrainingError(
@@ -368,13 +368,18 @@ class DPSGD:
             self._step.add(self._recorder.tape, losses, part.weights)
         self._complete(part)
 
-    def fit(self, loss: Callable[..., Tensor], *, compile: bool = False) -> DPSGD:
+    def fit(
+        self, loss: Callable[..., Tensor], *, compile: bool = False,
+        after: Callable[[int], object] = lambda step: None,
+    ) -> DPSGD:  # fmt: skip
         """The whole loop: ``loss(model, *batch)`` gives one number for each row.
 
         Args:
             loss: per-example losses.
             compile: trace forward, backward and clipping into one graph, for ``torch.compile``.
+            after: called after each step with the number of steps taken, to test or to save.
         """
+        self._after = after
         if compile:
             self._step.compile(self.model, loss, self._recorder.tape)
         for batch in self:
@@ -407,6 +412,7 @@ class DPSGD:
         self._watch.accept_weights()
         self._resuming.after(part.step + 1)
         self._step.report(self._progress, part.step)
+        self._after(part.step + 1)
 
     # --- besides ----------------------------------------------------------------------------------
 
@@ -425,9 +431,8 @@ class DPSGD:
     def resume(self) -> DPSGD:
         """Goes on from the newest checkpoint, with fresh coins.
 
-        Steps that the killed process may have taken after it count as taken: they were charged, and
-        their weights may have been seen. So the run ends with fewer steps in its weights than
-        planned, never with more than were charged.
+        Steps that the killed process may have taken after it count as taken: their weights may have
+        been seen. So the run ends with fewer steps in its weights than planned, never with more.
         """
         if self._looping or self.steps_taken:
             raise TrainingError("resume() comes before the loop, on a trainer that took no step")

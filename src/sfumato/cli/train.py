@@ -1,0 +1,335 @@
+"""``sfumato train``: private models from the command line."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfumato.cli.options import AsJson
+from sfumato.cli.output import console, plain_table, print_json, working
+from sfumato.cli.train_options import Budget, Chosen, declaration_at, make_recipe
+
+if TYPE_CHECKING:
+    from sfumato.learning.recipes import Recipe, Trained
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Train models privately.")
+
+_RUN = "Run"
+Progress = Annotated[
+    bool | None,
+    typer.Option(
+        "--progress/--no-progress", help="By default on a terminal.", rich_help_panel=_RUN
+    ),
+]
+Device = Annotated[
+    str, typer.Option(help="cpu, cuda, or auto for the best there is.", rich_help_panel=_RUN)
+]
+
+
+@app.command("dp-sgd")
+def dp_sgd(
+    data: Annotated[
+        str,
+        typer.Option(
+            help="mnist, fashion-mnist, cifar10, digits, labsup, census2000; or a file, folder or "
+            "module:function of your own, with --declared.",
+            rich_help_panel="Data and model",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="A new folder for the run.", rich_help_panel=_RUN),
+    ] = None,
+    declared: Annotated[
+        Path | None,
+        typer.Option(
+            help="What is public about data of your own: a .toml or .json file (docs/data.md).",
+            rich_help_panel="Data and model",
+        ),
+    ] = None,
+    test: Annotated[
+        str | None,
+        typer.Option(help="Where your own test set is.", rich_help_panel="Data and model"),
+    ] = None,
+    epsilon: Budget.Epsilon = None,
+    delta: Budget.Delta = None,
+    neighbours: Budget.Neighbours = None,
+    unit: Budget.Unit = None,
+    records: Budget.Records = None,
+    preset: Chosen.Preset = None,
+    model: Chosen.Model = None,
+    model_option: Chosen.ModelOption = None,
+    features: Chosen.FeatureName = None,
+    feature_option: Chosen.FeatureOption = None,
+    noise_multiplier: Chosen.Noise = None,
+    epochs: Chosen.Epochs = None,
+    steps: Chosen.Steps = None,
+    lot_size: Chosen.LotSize = None,
+    lots: Chosen.Lots = None,
+    max_lot: Chosen.MaxLot = None,
+    clip: Chosen.Clip = None,
+    clipping: Chosen.ClipKind = None,
+    noise_schedule: Chosen.NoiseRamp = None,
+    optimizer: Chosen.Optimizer = None,
+    learning_rate: Chosen.RateStart = None,
+    last_learning_rate: Chosen.RateEnd = None,
+    momentum: Chosen.Momentum = None,
+    weight_decay: Chosen.WeightDecay = None,
+    ema_decay: Chosen.Ema = None,
+    augment: Chosen.Augment = None,
+    augmentations: Chosen.Augmentations = None,
+    batch_size: Chosen.BatchSize = None,
+    seed: Chosen.Seed = None,
+    tuned_on: Chosen.TunedOn = None,
+    ledger: Annotated[
+        str | None, typer.Option(help="Charge this ledger first.", rich_help_panel="Privacy")
+    ] = None,
+    dataset: Annotated[
+        str, typer.Option(help="Whose budget in the ledger.", rich_help_panel="Privacy")
+    ] = "",
+    analyst: Annotated[str, typer.Option(help="In whose name.", rich_help_panel="Privacy")] = "",
+    device: Device = "auto",
+    compile: Annotated[
+        bool, typer.Option(help="Compile the step; pays for long runs.", rich_help_panel=_RUN)
+    ] = False,
+    evaluations: Annotated[
+        int, typer.Option(help="Points of the learning curve.", rich_help_panel=_RUN)
+    ] = 20,
+    checkpoint_every: Annotated[
+        int | None,
+        typer.Option(
+            help="Steps between checkpoints; a twentieth of the run.", rich_help_panel=_RUN
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            help="Say what it would cost, charge nothing, and stop.", rich_help_panel=_RUN
+        ),
+    ] = False,
+    progress: Progress = None,
+    as_json: AsJson = False,
+) -> None:
+    """Trains a model with DP-SGD.
+
+    Without more than data and epsilon, a recipe is chosen by the data (sfumato train presets).
+
+    Examples:
+    sfumato train dp-sgd --data mnist --epsilon 3 --out runs/mnist
+
+    sfumato train dp-sgd --data mnist --preset abadi-mnist --epsilon 2 --out runs/abadi
+
+    sfumato train dp-sgd --data patients.parquet --declared patients.toml --test test.parquet
+    --epsilon 2 --ledger privacy.db --dataset patients --out runs/patients
+    """
+    said = dict(locals())
+    found = declaration_at(declared)
+    with working("reading the data"):
+        from sfumato.data import load_dataset
+
+        loaded = load_dataset(data, found, test)
+    recipe = make_recipe(loaded, found, records, said)
+    size = loaded.public_size if records is None else records
+    if dry_run:
+        _tell_plan(recipe, size, as_json)
+        return
+    if out is None:
+        raise ValueError("out must be given: a new folder for the run (--out runs/a)")
+    from sfumato.learning.recipes.observing import Shown
+    from sfumato.learning.recipes.training import train
+
+    begun = time.monotonic()
+    settings = {
+        "public_size": size, "dataset": dataset, "analyst": analyst,
+        "evaluations": evaluations, "checkpoint_every": checkpoint_every, "compile": compile,
+    }  # fmt: skip
+    source = {"data": data, "declared": None if found is None else found.to_dict(), "test": test}
+    trained = train(
+        recipe, loaded, out=out, ledger=ledger, device=_device(device),
+        observer=Shown(False if as_json else progress),
+        request={"source": source, "ledger": _without_password(ledger), "settings": settings},
+        **settings,
+    )  # fmt: skip
+    _tell(trained, time.monotonic() - begun, as_json)
+
+
+@app.command()
+def resume(
+    folder: Annotated[Path, typer.Argument(help="Of a run that was cut off.")],
+    ledger: Annotated[
+        str | None, typer.Option(help="As when it began; needed if its address has a password.")
+    ] = None,
+    device: Device = "auto",
+    progress: Progress = None,
+    as_json: AsJson = False,
+) -> None:
+    """Goes on with a run that was cut off.
+
+    Steps that may have been taken are not taken again: they were charged, and count.
+
+    Example: sfumato train resume runs/mnist
+    """
+    from sfumato.data import Declaration, load_dataset
+    from sfumato.learning.recipes.observing import Shown
+    from sfumato.learning.recipes.recipe import Recipe
+    from sfumato.learning.recipes.training import train
+    from sfumato.learning.runs import RunFolder
+
+    request = RunFolder(folder).request()
+    if "source" not in request:
+        raise ValueError(
+            f"the run in {folder} was begun in Python: go on there, by train(..., resume=True)"
+        )
+    source = request["source"]
+    said = source["declared"]
+    declared = None if said is None else Declaration.from_dict(said)
+    with working("reading the data"):
+        loaded = load_dataset(source["data"], declared, source["test"])
+    begun = time.monotonic()
+    trained = train(
+        Recipe.from_dict(request["recipe"]), loaded, out=folder, resume=True,
+        ledger=ledger or request["ledger"], device=_device(device),
+        observer=Shown(False if as_json else progress), **request["settings"],
+    )  # fmt: skip
+    _tell(trained, time.monotonic() - begun, as_json)
+
+
+@app.command()
+def presets(as_json: AsJson = False) -> None:
+    """The recipes there are.
+
+    Example: sfumato train presets
+    """
+    from sfumato.learning.recipes.presets import describe_preset, preset_names
+
+    _list("Recipes", {name: describe_preset(name) for name in preset_names()}, as_json)
+
+
+@app.command()
+def models(as_json: AsJson = False) -> None:
+    """The models there are, with their options.
+
+    Example: sfumato train models
+    """
+    from sfumato.learning.models import describe_model, model_names
+
+    _list("Models", {name: describe_model(name) for name in model_names()}, as_json)
+
+
+def _list(title: str, described: dict[str, str], as_json: bool) -> None:
+    if as_json:
+        print_json(described)
+        return
+    table = plain_table(title)
+    table.add_column("name", no_wrap=True)
+    table.add_column("what")
+    for name, text in described.items():
+        table.add_row(name, text)
+    console().print(table)
+
+
+def _device(name: str) -> str:
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError):  # unknown to torch, or not in this machine
+        raise ValueError(f"device must be cpu, cuda or auto, and there, got {name!r}") from None
+    return name
+
+
+def _without_password(url: str | None) -> str | None:
+    if url is None or "://" not in url:
+        return url
+    from sqlalchemy.engine import make_url
+
+    return make_url(url).set(password=None).difference_update_query(["password"]).render_as_string()
+
+
+# --- what is said -------------------------------------------------------------------------------
+
+
+def _tell_plan(recipe: Recipe, size: int | None, as_json: bool) -> None:
+    if size is None:
+        raise ValueError("records must be declared: --records 5000, or in the declaration")
+    plan = recipe.plan(size)
+    facts = {
+        "noise_multiplier": plan.noise_multiplier,
+        "steps": plan.steps,
+        "sample_rate": plan.lots.expected_size / plan.lots.population,
+        "recipe": recipe.to_dict(),
+    }
+    if as_json:
+        print_json(plan.guarantee.to_dict() | facts)
+        return
+    table = plain_table("The run would be")
+    table.add_column("", no_wrap=True)
+    table.add_column("")
+    table.add_row("guarantee", str(plan.guarantee))
+    table.add_row("noise multiplier", f"{plan.noise_multiplier:.4g}")
+    table.add_row("steps", f"{plan.steps:,}, lots of {plan.lots.expected_size:,.0f} of {size:,}")
+    if plan.before is not None:
+        table.add_row("features cost", f"{plan.epsilon_after([0])[0]:.4g} of epsilon")
+    table.add_row("model", f"{recipe.model} on {recipe.features.kind} features")
+    table.add_row("hyper-parameters", recipe.origin)
+    console().print(table)
+
+
+def _tell(trained: Trained, seconds: float, as_json: bool) -> None:
+    from sfumato.reports.style import save
+
+    folder = trained.folder
+    assert folder is not None
+    if trained.points and trained.accuracy_is_public:
+        save(_curve(trained), folder.curve)
+    elif trained.points:
+        save(_curve(trained), folder.curator / folder.curve.name).chmod(0o600)
+    record = trained.record
+    if as_json:
+        shown = record.guarantee.to_dict() | {"out": str(folder.path), "private": record.private}
+        plan = record.parameters["plan"]
+        shown |= {"noise_multiplier": plan["noise_multiplier"], "steps": plan["steps"]}
+        if trained.accuracy_is_public:
+            shown["accuracy"] = trained.accuracy
+        print_json(shown)
+        return
+    table = plain_table(f"Trained in {_clock(seconds)}")
+    table.add_column("", no_wrap=True)
+    table.add_column("")
+    table.add_row("guarantee", str(record.guarantee))
+    if trained.accuracy is not None:
+        eyes = "" if trained.accuracy_is_public else " (on private rows: for your eyes only)"
+        table.add_row("test accuracy", f"{100 * trained.accuracy:.2f} %{eyes}")
+    table.add_row("hyper-parameters", record.facts["tuning"])
+    table.add_row("public", f"{folder.record_file}, {folder.model_file.name}")
+    table.add_row("for you alone", str(folder.curator))
+    console().print(table)
+
+
+def _curve(trained: Trained) -> Any:
+    from sfumato.reports.training_figures import learning_curve_figure
+
+    record, points = trained.record, trained.points
+    figure = learning_curve_figure(
+        [p.step for p in points],
+        [p.accuracy for p in points],
+        [p.epsilon for p in points],
+        title=f"{record.facts['data']['name']}: {record.parameters['recipe']['model']}, "
+        f"{record.guarantee}",
+        target=record.guarantee.epsilon,
+    )
+    if not trained.accuracy_is_public:
+        figure.axes[0].set_ylabel("accuracy, private test set: for the curator")
+    return figure
+
+
+def _clock(seconds: float) -> str:
+    whole = round(seconds)
+    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{seconds:.1f} s"

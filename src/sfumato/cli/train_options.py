@@ -1,0 +1,249 @@
+"""The options of ``sfumato train dp-sgd``, and the recipe that they say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from sfumato.data import Dataset, Declaration
+    from sfumato.learning.dp_sgd import Clipping, NoiseSchedule
+    from sfumato.learning.features import FeatureMap
+    from sfumato.learning.recipes import Rate, Recipe
+
+__all__ = [
+    "CLIPPINGS",
+    "Budget",
+    "Chosen",
+    "make_recipe",
+]
+
+_PRIVACY, _MODEL, _TRAINING = "Privacy", "Data and model", "Training"
+CLIPPINGS = ("flat", "per-layer", "automatic", "adaptive")
+# Of what may be said, what is no choice that a better score could have led to.
+_UNTUNED = ("unit", "rows_per_owner", "neighbours", "delta", "batch_size")
+
+
+def _option(panel: str, text: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
+
+
+class Chosen:
+    """Types of the options that change a recipe; None leaves the preset's value."""
+
+    Preset = Annotated[
+        str | None,
+        _option(_MODEL, "A recipe (sfumato train presets); chosen by the data if left out."),
+    ]
+    Model = Annotated[
+        str | None, _option(_MODEL, "By name (sfumato train models), or package.module:function.")
+    ]
+    ModelOption = Annotated[
+        list[str] | None, _option(_MODEL, "NAME=VALUE for the model; may be repeated.")
+    ]
+    FeatureName = Annotated[
+        str | None, _option(_MODEL, "none, scattering, pca (private) or network (public weights).")
+    ]
+    FeatureOption = Annotated[
+        list[str] | None, _option(_MODEL, "NAME=VALUE for the features; may be repeated.")
+    ]
+    Noise = Annotated[
+        float | None, _option(_PRIVACY, "Standard deviation of the noise over the clip norm.")
+    ]
+    Epochs = Annotated[float | None, _option(_TRAINING, "Passes over the data.")]
+    Steps = Annotated[int | None, _option(_TRAINING, "Number of lots, instead of --epochs.")]
+    LotSize = Annotated[int | None, _option(_TRAINING, "Expected number of records in a lot.")]
+    Lots = Annotated[str | None, _option(_PRIVACY, "poisson, fixed-size or shuffled.")]
+    MaxLot = Annotated[
+        int | None, _option(_PRIVACY, "Cut larger Poisson lots to this; costs some of delta.")
+    ]
+    Clip = Annotated[float | None, _option(_TRAINING, "The clip norm.")]
+    ClipKind = Annotated[str | None, _option(_TRAINING, f"One of {', '.join(CLIPPINGS)}.")]
+    NoiseRamp = Annotated[
+        str | None,
+        _option(_PRIVACY, "FIRST:LAST, factors on the noise over the run, such as 1.5:0.8."),
+    ]
+    Optimizer = Annotated[str | None, _option(_TRAINING, "sgd or adam.")]
+    RateStart = Annotated[float | None, _option(_TRAINING, "The learning rate.", "--learning-rate")]
+    RateEnd = Annotated[
+        float | None,
+        _option(_TRAINING, "Falls to this by the last step.", "--last-learning-rate"),
+    ]
+    Momentum = Annotated[float | None, _option(_TRAINING, "Of the optimizer.")]
+    WeightDecay = Annotated[float | None, _option(_TRAINING, "Of the optimizer.")]
+    Ema = Annotated[
+        float | None, _option(_TRAINING, "Average the weights with this decay.", "--ema-decay")
+    ]
+    Augment = Annotated[
+        str | None, _option(_TRAINING, "shift, flip or flip-shift, for images without features.")
+    ]
+    Augmentations = Annotated[
+        int | None, _option(_TRAINING, "Changed copies of each record, averaged before clipping.")
+    ]
+    BatchSize = Annotated[int | None, _option(_TRAINING, "The most rows in memory at a time.")]
+    Seed = Annotated[int | None, _option(_TRAINING, "Of the initial weights, which are public.")]
+    TunedOn = Annotated[
+        str | None,
+        _option(_PRIVACY, "Where hyper-parameters of your own come from, for the record."),
+    ]
+
+
+class Budget:
+    """Types of the options about the guarantee."""
+
+    Epsilon = Annotated[float | None, _option(_PRIVACY, "The guarantee to meet.")]
+    Delta = Annotated[float | None, _option(_PRIVACY, "1e-5 by default, well below 1/N.")]
+    Neighbours = Annotated[
+        str | None, _option(_PRIVACY, "add-remove (default), replace-one or zero-out.")
+    ]
+    Unit = Annotated[str | None, _option(_PRIVACY, "Whom it protects: record, person, ...")]
+    Records = Annotated[
+        int | None,
+        _option(_PRIVACY, "Declared number of records (or owners); need not be exact."),
+    ]
+
+
+def make_recipe(
+    data: Dataset, declared: Declaration | None, size: int | None, said: Mapping[str, Any]
+) -> Recipe:
+    """The preset's recipe with what was said otherwise."""
+    from sfumato.learning.recipes.inputs import input_shape
+    from sfumato.learning.recipes.presets import default_preset, preset
+
+    epsilon, name = said["epsilon"], said["preset"]
+    length = said["steps"] if said["epochs"] is None else said["epochs"]
+    if epsilon is None and (said["noise_multiplier"] is None or length is None):
+        raise ValueError(
+            "epsilon must be given (--epsilon 3), or both --noise-multiplier and --epochs"
+        )
+    shown = name or default_preset(input_shape(data.shape))
+    base = preset(name, data, epsilon=8.0 if epsilon is None else epsilon, public_size=size)
+    changes = _changes(said, base)
+    if declared is not None:
+        changes["rows_per_owner"] = declared.rows_per_owner
+        changes["unit"] = said["unit"] or declared.unit
+    recipe = _without(base.changed(**changes), said)
+    tuned = [key for key in changes if key not in _UNTUNED]
+    if tuned or said["tuned_on"]:
+        from sfumato.learning.recipes.recipe import NOT_STATED
+
+        own = f", with {', '.join(sorted(tuned))} given" if tuned else ""
+        origin = f"preset {shown}{own}: {said['tuned_on'] or NOT_STATED}"
+        recipe = recipe.changed(origin=origin)
+    return recipe
+
+
+def _changes(said: Mapping[str, Any], base: Recipe) -> dict[str, Any]:
+    """Everything that was said, as a recipe's fields."""
+    plain = (
+        "model", "delta", "lot_size", "lots", "max_lot", "neighbours", "unit", "optimizer",
+        "momentum", "weight_decay", "ema_decay", "augment", "augmentations", "batch_size", "seed",
+        "noise_multiplier", "epochs", "steps",
+    )  # fmt: skip
+    found = {name: said[name] for name in plain if said[name] is not None}
+    if said["model"] is not None or said["model_option"]:
+        own = base.model_options if said["model"] in (None, base.model) else {}
+        found["model_options"] = {**own, **_pairs("model-option", said["model_option"])}
+    if said["features"] is not None or said["feature_option"]:
+        found["features"] = _features(said["features"] or base.features.kind, said, base)
+    if said["clip"] is not None or said["clipping"] is not None:
+        found["clip"] = _clip(said["clipping"], said["clip"], base)
+    if said["learning_rate"] is not None or said["last_learning_rate"] is not None:
+        found["rate"] = _rate(said, base)
+    if said["noise_schedule"] is not None:
+        found["noise_schedule"] = _schedule(said["noise_schedule"])
+    return found
+
+
+def _without(recipe: Recipe, said: Mapping[str, Any]) -> Recipe:
+    """Of epsilon, noise and length, those that were said, and the preset's where one is missing."""
+    from dataclasses import replace
+
+    length = said["epochs"] is not None or said["steps"] is not None
+    if said["steps"] is not None and said["epochs"] is None:
+        recipe = replace(recipe, epochs=None)
+    if said["noise_multiplier"] is not None and not length:
+        return replace(recipe, epochs=None, steps=None)
+    if said["noise_multiplier"] is not None and said["epsilon"] is None:
+        return replace(recipe, epsilon=None)
+    if length and said["noise_multiplier"] is None:
+        return replace(recipe, noise_multiplier=None)
+    return recipe
+
+
+def _features(kind: str, said: Mapping[str, Any], base: Recipe) -> FeatureMap:
+    from sfumato.learning.features import FeatureMap
+
+    own = base.features.to_dict() if base.features.kind == kind else {"kind": kind}
+    options = own | _pairs("feature-option", said["feature_option"])
+    try:
+        return FeatureMap.from_dict(options)
+    except TypeError as error:
+        raise ValueError(f"feature-option must suit features {kind!r}: {error}") from None
+
+
+def _clip(kind: str | None, norm: float | None, base: Recipe) -> Clipping:
+    from dataclasses import replace
+
+    from sfumato.core import validation
+    from sfumato.learning.dp_sgd import Adaptive, Automatic, Flat, PerLayer
+
+    if kind is None:
+        return replace(base.clip, clip=norm)  # type: ignore[call-arg, type-var]
+    kinds: dict[str, Any] = {
+        "flat": Flat, "per-layer": PerLayer, "automatic": Automatic, "adaptive": Adaptive,
+    }  # fmt: skip
+    if kind not in kinds:
+        validation.fail("clipping", f"one of {', '.join(CLIPPINGS)}", kind)
+    return kinds[kind](getattr(base.clip, "clip", 1.0) if norm is None else norm)
+
+
+def _rate(said: Mapping[str, Any], base: Recipe) -> Rate:
+    from dataclasses import replace
+
+    from sfumato.learning.recipes import Rate
+
+    start = base.rate.start if said["learning_rate"] is None else said["learning_rate"]
+    if said["last_learning_rate"] is None:
+        return replace(base.rate, start=start)
+    return Rate(start, end=said["last_learning_rate"])
+
+
+def _schedule(text: str) -> NoiseSchedule:
+    from sfumato.learning.dp_sgd import NoiseSchedule
+
+    first, colon, last = text.partition(":")
+    try:
+        factors = float(first), float(last)
+    except ValueError:
+        factors = None
+    if not colon or factors is None:
+        raise ValueError(f"noise-schedule must be FIRST:LAST, such as 1.5:0.8, got {text!r}")
+    return NoiseSchedule.linear(*factors)
+
+
+def _pairs(option: str, texts: Sequence[str] | None) -> dict[str, Any]:
+    """NAME=VALUE, where the value is JSON or a word."""
+    found: dict[str, Any] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise ValueError(f"--{option} must be NAME=VALUE, such as hidden=200, got {text!r}")
+        try:
+            found[name.replace("-", "_")] = json.loads(value)
+        except json.JSONDecodeError:
+            found[name.replace("-", "_")] = value
+    return found
+
+
+def declaration_at(path: Path | None) -> Declaration | None:
+    """What is declared in a file, or nothing."""
+    if path is None:
+        return None
+    from sfumato.data import read_declaration
+
+    return read_declaration(path)

@@ -1,0 +1,27 @@
+"""Private training by a recipe: data, features, model, plan and run folder as one method.
+
+import sfumato as sf
+
+data = sf.load_dataset("mnist")
+trained = sf.train(sf.preset("scattering-linear", data, epsilon=3), data, out="runs/mnist")
+print(trained.record.guarantee, trained.accuracy)
+"""
+
+from sfumato.learning.recipes.loading import Run, load_run
+from sfumato.learning.recipes.observing import Point
+from sfumato.learning.recipes.presets import preset, preset_names
+from sfumato.learning.recipes.rates import Rate
+from sfumato.learning.recipes.recipe import Recipe
+from sfumato.learning.recipes.training import Trained, train
+
+__all__ = [
+    "Point",
+    "Rate",
+    "Recipe",
+    "Run",
+    "Trained",
+    "load_run",
+    "preset",
+    "preset_names",
+    "train",
+]

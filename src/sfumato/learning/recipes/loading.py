@@ -1,0 +1,67 @@
+"""Taking a finished run's model from its folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from sfumato.core.records import Record
+from sfumato.learning.models import make_model
+from sfumato.learning.recipes.inputs import input_shape, inputs_of
+from sfumato.learning.recipes.recipe import Recipe
+from sfumato.learning.runs.folder import RunFolder
+
+__all__ = ["Run", "load_run"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run, read back.
+
+    Attributes:
+        record: the public record.
+        recipe: how it was trained.
+        model: from inputs in [0, 1], channels first, to logits; features included; in eval mode.
+        classes: their names.
+        folder: where it is.
+    """
+
+    record: Record
+    recipe: Recipe
+    model: nn.Module
+    classes: tuple[str, ...]
+    folder: RunFolder
+
+    @torch.no_grad()
+    def scores(self, inputs: NDArray, batch: int = 1024) -> NDArray[np.float64]:
+        """The model's probabilities for inputs as their data set holds them: (n, classes)."""
+        bounds = self.record.facts["data"]["bounds"]
+        rows = inputs_of(np.asarray(inputs), (bounds[0], bounds[1]))
+        parts = [self.model(part).softmax(1).double() for part in rows.split(batch)]
+        return torch.cat(parts).numpy()
+
+
+def load_run(path: str | Path) -> Run:
+    """The run in a folder, from its record and its weights; nothing is unpickled.
+
+    Raises:
+        ValueError: if there is no finished run.
+    """
+    folder = RunFolder(path)
+    record = Record.from_dict(folder.record())
+    recipe = Recipe.from_dict(record.parameters["recipe"])
+    facts = record.facts["data"]
+    shape = input_shape(tuple(facts["shape"]))
+    features = recipe.features.build(shape)
+    head = make_model(
+        recipe.model, recipe.features.out_shape(shape), len(facts["classes"]),
+        **recipe.model_options,
+    )  # fmt: skip
+    model = nn.Sequential(features, head)
+    model.load_state_dict(folder.model())
+    return Run(record, recipe, model.eval(), tuple(facts["classes"]), folder)

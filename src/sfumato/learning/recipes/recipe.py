@@ -1,0 +1,187 @@
+"""A recipe: everything about a private training run, before any data is read.
+
+    >>> from sfumato.learning.features import ScatteringFeatures
+    >>> recipe = Recipe(model="linear", features=ScatteringFeatures(), epsilon=3, epochs=40,
+    ...                 lot_size=8192, clip=Flat(0.1), rate=Rate(16.0))
+    >>> recipe.plan(60_000).guarantee
+    Guarantee: epsilon 3, delta 1e-05, add or remove one record
+    >>> Recipe.from_dict(recipe.to_dict()) == recipe
+    True
+
+All of it is public. What the guarantee depends on goes into a
+:class:`~sfumato.learning.dp_sgd.TrainingPlan`, features that are fitted on private rows included;
+the rest (model, learning rate, averages) is free to choose, as long as the choice does not come
+from the private data: ``origin`` says where it comes from, and the record repeats it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, final
+
+from sfumato.core import validation
+from sfumato.core.events import Event
+from sfumato.core.neighbours import Neighbours
+from sfumato.learning.dp_sgd.clipping import Clipping, Flat
+from sfumato.learning.dp_sgd.lots import FixedSizeLots, Lots, PoissonLots, ShuffledLots
+from sfumato.learning.dp_sgd.plan import TrainingPlan
+from sfumato.learning.dp_sgd.schedules import NoiseSchedule
+from sfumato.learning.features import FeatureMap, Plain
+from sfumato.learning.recipes.augments import augment_by_name
+from sfumato.learning.recipes.rates import OPTIMIZERS, Rate
+
+__all__ = ["LOTS", "NOT_STATED", "Recipe"]
+
+_PLAIN, _CLIP, _CONSTANT = Plain(), Flat(1.0), NoiseSchedule.constant()
+
+LOTS = ("poisson", "fixed-size", "shuffled")
+NOT_STATED = (
+    "not stated: if the hyper-parameters were chosen on this data, the guarantee does not cover "
+    "that choice"
+)
+
+
+@final
+@dataclass(frozen=True)
+class Recipe:
+    """How to train a model privately with DP-SGD.
+
+    Give two of ``epsilon``, ``noise_multiplier`` and ``epochs`` (or ``steps``).
+
+    Attributes:
+        model: a name, or "package.module:function".
+        model_options: of that model.
+        features: what stands before it; may cost a part of epsilon.
+        epsilon, delta, noise_multiplier, epochs, steps: the budget; see ``TrainingPlan``.
+        lot_size: the expected number of units in a lot.
+        lots: how they are drawn: "poisson", "fixed-size" or "shuffled".
+        max_lot: cut larger Poisson lots to this; costs some of delta.
+        clip: how one unit's gradient is bounded.
+        noise_schedule: how noise is spread over the run.
+        neighbours: the relation of the guarantee.
+        unit: whom it protects.
+        rows_per_owner: with owners, the most rows of one in a lot.
+        optimizer: "sgd" or "adam".
+        rate: the learning rate.
+        momentum, weight_decay: of the optimizer.
+        ema_decay: average weights by this; None for none.
+        augment: a random change of images, by name; None for none.
+        augmentations: so many changed copies of each record, averaged before clipping.
+        batch_size: the most rows in memory at a time.
+        seed: of the initial weights, which are public; None draws one.
+        origin: where the hyper-parameters come from.
+    """
+
+    model: str
+    lot_size: int
+    rate: Rate
+    features: FeatureMap = _PLAIN
+    model_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    epsilon: float | None = None
+    delta: float = 1e-5
+    noise_multiplier: float | None = None
+    epochs: float | None = None
+    steps: int | None = None
+    lots: str = "poisson"
+    max_lot: int | None = None
+    clip: Clipping = _CLIP
+    noise_schedule: NoiseSchedule = _CONSTANT
+    neighbours: Neighbours = Neighbours.ADD_REMOVE
+    unit: str = "record"
+    rows_per_owner: int = 1
+    optimizer: str = "sgd"
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    ema_decay: float | None = None
+    augment: str | None = None
+    augmentations: int = 1
+    batch_size: int | None = None
+    seed: int | None = None
+    origin: str = NOT_STATED
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "neighbours", Neighbours.parse(self.neighbours))
+        object.__setattr__(self, "model_options", dict(self.model_options))
+        validation.name("model", self.model)
+        validation.count("lot_size", self.lot_size)
+        validation.name("origin", self.origin)
+        if self.lots not in LOTS:
+            validation.fail("lots", f"one of {', '.join(LOTS)}", self.lots)
+        if self.max_lot is not None and self.lots != "poisson":
+            validation.fail("max_lot", "left out for lots of one size", self.max_lot)
+        if self.optimizer not in OPTIMIZERS:
+            validation.fail("optimizer", f"one of {', '.join(OPTIMIZERS)}", self.optimizer)
+        if self.augment is not None:
+            augment_by_name(self.augment)
+            if not isinstance(self.features, Plain):
+                raise ValueError(
+                    "augment changes images, but features are computed once: leave out one of them"
+                )
+        if self.ema_decay is not None:
+            validation.open_probability("ema_decay", self.ema_decay)
+
+    # --- privacy --------------------------------------------------------------------------------
+
+    def plan(self, public_size: int) -> TrainingPlan:
+        """Everything that the guarantee depends on, for so many units, as declared."""
+        size = validation.count("public_size", public_size)
+        if self.lot_size > size:
+            validation.fail("lot_size", f"at most the declared size ({size})", self.lot_size)
+        if self.delta >= 1 / size and size > 1:
+            validation.fail(
+                "delta", f"well below 1 over the declared size ({1 / size:.2g})", self.delta
+            )
+        return TrainingPlan.make(
+            self._lots(size),
+            self.clip,
+            delta=self.delta,
+            epsilon=self.epsilon,
+            noise_multiplier=self.noise_multiplier,
+            steps=self.steps,
+            epochs=self.epochs,
+            neighbours=self.neighbours,
+            unit=self.unit,
+            schedule=self.noise_schedule,
+            before=self.features.event(self.neighbours, self.unit),
+        )
+
+    def event(self, public_size: int) -> Event:
+        """Everything that a run releases."""
+        return self.plan(public_size).event
+
+    def _lots(self, size: int) -> Lots:
+        if self.lots == "fixed-size":
+            return FixedSizeLots(self.lot_size, size)
+        if self.lots == "shuffled":
+            return ShuffledLots(self.lot_size, size)
+        return PoissonLots(self.lot_size, size, self.max_lot)
+
+    # --- JSON -----------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return values | {
+            "features": self.features.to_dict(),
+            "model_options": dict(self.model_options),
+            "clip": self.clip.to_dict(),
+            "rate": self.rate.to_dict(),
+            "noise_schedule": self.noise_schedule.to_dict(),
+            "neighbours": self.neighbours.value,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Recipe:
+        """The inverse of :meth:`to_dict`."""
+        parts: dict[str, Any] = {
+            "features": FeatureMap.from_dict(data["features"]),
+            "clip": Clipping.from_dict(data["clip"]),
+            "rate": Rate.from_dict(data["rate"]),
+            "noise_schedule": NoiseSchedule.from_dict(data["noise_schedule"]),
+        }
+        return cls(**(dict(data) | parts))
+
+    def changed(self, **values: Any) -> Recipe:
+        """The same recipe with other values; those that are None stay as they are."""
+        return replace(self, **{name: v for name, v in values.items() if v is not None})

@@ -1,0 +1,252 @@
+"""Training by a recipe: from a data set to a run folder.
+
+    trained = train(recipe, load_dataset("mnist"), out="runs/mnist")
+    trained.record.guarantee, trained.accuracy
+
+What happens, in this order: the plan is made and the model built; the folder is begun; the loop is
+rehearsed on made-up rows; the ledger is charged, for private features and steps together; features
+are fitted and computed; lots are drawn. So a refusal of any kind has read nothing. A run that was
+killed goes on with ``resume=True``: features that were released are read back, never fitted twice
+unless the first fit died unseen with its process.
+
+Formal guarantees
+- Everything in the folder but ``curator/`` follows from ``recipe.event(public_size)`` and public
+  facts. Accuracy on a test set that was not declared public stays in ``curator/``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sfumato.core.randomness import SYSTEM, Coins
+from sfumato.core.records import Record
+from sfumato.data import Dataset
+from sfumato.learning.dp_sgd.deferred import Deferred
+from sfumato.learning.dp_sgd.noise import NoiseSource
+from sfumato.learning.dp_sgd.plan import TrainingPlan
+from sfumato.learning.dp_sgd.trainer import DPSGD
+from sfumato.learning.models import make_model
+from sfumato.learning.recipes.augments import augment_by_name
+from sfumato.learning.recipes.evaluating import Evaluation
+from sfumato.learning.recipes.inputs import input_shape, labels_of
+from sfumato.learning.recipes.observing import History, Observer, Point, Shown
+from sfumato.learning.recipes.preparing import Prepared, check_sizes
+from sfumato.learning.recipes.rates import make_optimizer, make_scheduler
+from sfumato.learning.recipes.recipe import Recipe
+from sfumato.learning.recipes.recording import curator_results, public_record
+from sfumato.learning.runs.folder import RunFolder
+from sfumato.ledger import Ledger
+
+__all__ = ["Trained", "train"]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run.
+
+    Attributes:
+        model: from inputs in [0, 1], channels first, to logits; features included.
+        record: the public record.
+        accuracy: of the final model on the test set, between 0 and 1; None without one. May be
+            told only if ``accuracy_is_public``.
+        points: the learning curve, on the same terms.
+        folder: where it all is; None if it was not kept.
+    """
+
+    model: nn.Module
+    record: Record
+    accuracy: float | None
+    accuracy_is_public: bool
+    points: tuple[Point, ...]
+    folder: RunFolder | None
+
+
+def train(
+    recipe: Recipe,
+    data: Dataset,
+    *,
+    out: str | Path | None = None,
+    resume: bool = False,
+    public_size: int | None = None,
+    ledger: Ledger | str | Path | None = None,
+    dataset: str = "",
+    analyst: str = "",
+    device: str = "cpu",
+    evaluations: int = 20,
+    checkpoint_every: int | None = None,
+    compile: bool = False,
+    observer: Observer | None = None,
+    request: Mapping[str, Any] | None = None,
+    noise: NoiseSource | None = None,
+    coins: Coins = SYSTEM,
+) -> Trained:
+    """Trains a model privately.
+
+    Args:
+        recipe: how.
+        data: on what.
+        out: the run's folder, new or empty; None keeps nothing.
+        resume: go on with the run in ``out``.
+        public_size: the declared number of units; by default the data set's.
+        ledger: charge this one before any row is read.
+        dataset: whose budget.
+        analyst: in whose name.
+        device: such as "cuda".
+        evaluations: how many points the learning curve has; 0 tests the final model only.
+        checkpoint_every: steps between checkpoints; by default a twentieth of the run.
+        compile: trace the step for ``torch.compile``.
+        observer: who is told; bars on a terminal by default.
+        request: what was asked for, kept in the curator's folder for whoever resumes.
+        noise: where the steps' noise comes from: cryptographic coins by default.
+        coins: where everything else that is drawn comes from; seeded in tests only.
+    """
+    folder = None if out is None else RunFolder(out)
+    if resume:
+        recipe = _recipe_of(folder)
+    elif recipe.seed is None:
+        recipe = replace(recipe, seed=secrets.randbits(32))
+    size = check_sizes(recipe, data, public_size)
+    plan = recipe.plan(size)
+    run = _Run(recipe, plan, data, device, observer or Shown(), folder, coins)
+    if folder is not None and not resume:
+        folder.begin({"recipe": recipe.to_dict()} | dict(request or {}))
+    with _abandoning(folder, resume) as begun:
+        trainer = run.trainer(
+            ledger=ledger, dataset=dataset, analyst=analyst, noise=noise,
+            checkpoints=None if folder is None else folder.checkpoints,
+            checkpoint_every=max(1, plan.steps // 20)
+            if checkpoint_every is None
+            else checkpoint_every,
+        )  # fmt: skip
+        begun.append(trainer)
+        if resume:
+            run.resume(trainer)
+        return run.finish(trainer, evaluations, compile)
+
+
+@contextlib.contextmanager
+def _abandoning(folder: RunFolder | None, resume: bool) -> Generator[list[DPSGD]]:
+    """Leaves no folder behind where an error came before the charge and the first lot."""
+    trainers: list[DPSGD] = []
+    try:
+        yield trainers
+    except BaseException:
+        untouched = all(t.steps_taken == 0 and "ledger" not in t.record.facts for t in trainers)
+        if folder is not None and untouched and not resume:
+            folder.abandon()
+        raise
+
+
+def _recipe_of(folder: RunFolder | None) -> Recipe:
+    if folder is None:
+        raise ValueError("resume must name the run's folder: give out")
+    if folder.finished:
+        raise ValueError(f"the run in {folder.path} came to its end: there is nothing to resume")
+    return Recipe.from_dict(folder.request()["recipe"])
+
+
+class _Run:
+    """One run, while it lasts."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        plan: TrainingPlan,
+        data: Dataset,
+        device: str,
+        observer: Observer,
+        folder: RunFolder | None,
+        coins: Coins,
+    ) -> None:
+        self.recipe, self.plan, self.data, self.folder = recipe, plan, data, folder
+        self.observer, self.coins = observer, coins
+        self.history = History(observer.steps())
+        shape = input_shape(data.shape)
+        self.prepared = Prepared(recipe.features, shape, device, folder, observer, coins)
+        with torch.random.fork_rng():
+            assert recipe.seed is not None
+            torch.manual_seed(recipe.seed)
+            self.head = make_model(
+                recipe.model, self.prepared.shape, len(data.classes), **recipe.model_options
+            ).to(device)
+        self.device = device
+
+    def trainer(self, **more: Any) -> DPSGD:
+        """The engine, with everything that the recipe says."""
+        recipe, lots = self.recipe, self.plan.lots
+        optimizer = make_optimizer(
+            recipe.optimizer, self.head.parameters(), recipe.rate.start, recipe.momentum,
+            recipe.weight_decay,
+        )  # fmt: skip
+        per_epoch = lots.population / lots.expected_size
+        augment = None if recipe.augment is None else augment_by_name(recipe.augment)
+        return DPSGD(
+            self.head, optimizer, self._rows(), plan=self.plan, batch_size=recipe.batch_size,
+            owners=self.data.owners, rows_per_owner=recipe.rows_per_owner,
+            augment=augment, augmentations=recipe.augmentations, ema_decay=recipe.ema_decay,
+            scheduler=make_scheduler(optimizer, recipe.rate, self.plan.steps, per_epoch),
+            coins=self.coins, progress=self.history, **more,
+        )  # fmt: skip
+
+    def _rows(self) -> Deferred:
+        inputs, labels = self.data.train
+        like = (
+            torch.empty(0, *self.prepared.shape, device=self.device),
+            torch.empty(0, dtype=torch.int64, device=self.device),
+        )
+
+        def make() -> tuple[Tensor, Tensor]:
+            made = self.prepared.fitted(inputs, self.data.bounds)
+            return made, labels_of(labels, len(self.data.classes)).to(self.device)
+
+        return Deferred(make, like, len(labels))
+
+    def resume(self, trainer: DPSGD) -> None:
+        """Takes up features, weights and the count of steps."""
+        self.prepared.restore()
+        trainer.resume()
+        in_weights = trainer.steps_taken - trainer.record.facts["steps_lost"]
+        if self.plan.before is not None and in_weights and not self.prepared.restored:
+            raise ValueError(
+                "the features that the run began with are not in its folder any more, and to "
+                "release others is not paid for: restore curator/ from a copy"
+            )
+
+    def finish(self, trainer: DPSGD, evaluations: int, compiled: bool) -> Trained:
+        """The loop, then the files."""
+        evaluation = Evaluation(self.data, self.prepared, trainer, self.folder, self.observer)
+        evaluation.plan(evaluations)
+        trainer.fit(_losses, compile=compiled, after=evaluation.after)
+        accuracy = evaluation.final()  # before whole(), which puts the averaged weights in place
+        model = self.whole(trainer)
+        record = public_record(trainer, self.recipe, self.data, self.prepared, evaluation)
+        if self.folder is not None:
+            self.folder.write_curator(
+                "results.json", curator_results(evaluation, self.history.to_dict())
+            )
+            self.folder.write_model(model.state_dict())
+            self.folder.write_record(record.to_dict())
+        return Trained(
+            model, record, accuracy, self.data.test_is_public, tuple(evaluation.points), self.folder
+        )
+
+    def whole(self, trainer: DPSGD) -> nn.Module:
+        """Features and model as one module, with the averaged weights if there are any."""
+        if self.recipe.ema_decay is not None:
+            with trainer.averaged():
+                weights = {n: w.detach().clone() for n, w in self.head.state_dict().items()}
+            self.head.load_state_dict(weights)
+        return nn.Sequential(self.prepared.module, self.head).eval()
+
+
+def _losses(model: Callable[[Tensor], Tensor], inputs: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(model(inputs), labels, reduction="none")

@@ -1,0 +1,190 @@
+"""The folder of one training run.
+
+=========================  =========================================================================
+``record.json``            the public record: method, recipe, event, guarantee, public facts
+``model.safetensors``      the trained weights, feature map included
+``learning-curve.png``     accuracy on public data and epsilon against steps, where there is any
+``curator/``               for the owner's eyes: the request, checkpoints, losses, private results
+=========================  =========================================================================
+
+The first three may be shown to anybody: they hold only what was charged for, or what is public. A
+folder is whole (:attr:`RunFolder.finished`) once ``record.json`` is there, which is written last.
+Nothing here is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, final
+
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from sfumato.learning.dp_sgd.journal import create, replace_durably
+
+__all__ = ["RunFolder"]
+
+_RECORD, _MODEL, _CURVE = "record.json", "model.safetensors", "learning-curve.png"
+_CURATOR, _REQUEST = "curator", "request.json"
+
+
+@final
+class RunFolder:
+    """Reads and writes a run's files, each whole or not at all.
+
+    Args:
+        path: of the folder; :meth:`begin` creates it.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._made: list[Path] = []  # folders that begin() made, the innermost first
+
+    @property
+    def curator(self) -> Path:
+        """What was read from private data without being charged, for its owner alone."""
+        return self.path / _CURATOR
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where a run that was cut off goes on from."""
+        return self.curator / "checkpoints"
+
+    @property
+    def curve(self) -> Path:
+        """The learning curve, as a picture."""
+        return self.path / _CURVE
+
+    @property
+    def model_file(self) -> Path:
+        """The trained weights."""
+        return self.path / _MODEL
+
+    @property
+    def record_file(self) -> Path:
+        """The public record."""
+        return self.path / _RECORD
+
+    @property
+    def begun(self) -> bool:
+        """Whether it holds a run, finished or not."""
+        return (self.curator / _REQUEST).exists() or self.finished
+
+    @property
+    def finished(self) -> bool:
+        """Whether it holds a run that came to its end."""
+        return self.record_file.exists()
+
+    # --- the request ----------------------------------------------------------------------------
+
+    def require_new(self) -> None:
+        """Raises unless the folder can take a run.
+
+        Raises:
+            ValueError: if it holds a run already, or other things.
+        """
+        if self.finished:
+            raise ValueError(
+                f"out must be a new folder, but {self.path} holds a finished run: give another"
+            )
+        if self.begun:
+            raise ValueError(
+                f"out must be a new folder, but {self.path} holds a run that was cut off: go on "
+                f"with it (sfumato train resume {self.path}), or give another"
+            )
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise ValueError(f"out must be a new or empty folder, but {self.path} is neither")
+
+    def begin(self, request: Mapping[str, Any]) -> None:
+        """Makes the folder and keeps what was asked for, so that it can be gone on with.
+
+        Raises:
+            ValueError: if the folder cannot take a run, or the request is no JSON; nothing is made.
+        """
+        self.require_new()
+        text = _json(dict(request))
+        self._made = [p for p in (self.path, *self.path.parents) if not p.exists()]
+        self.curator.mkdir(mode=0o700, parents=True)
+        self.curator.chmod(0o700)
+        _write(self.curator / _REQUEST, text)
+
+    def abandon(self) -> None:
+        """Undoes :meth:`begin` for a run that came to nothing: no row read, nothing charged."""
+        shutil.rmtree(self.curator, ignore_errors=True)
+        for path in self._made:
+            with contextlib.suppress(OSError):  # another run may have begun beside it
+                path.rmdir()
+
+    def request(self) -> dict[str, Any]:
+        """What was asked for.
+
+        Raises:
+            ValueError: if there is no run.
+        """
+        if not (self.curator / _REQUEST).exists():
+            raise ValueError(f"{self.path} must hold a run, but has no {_CURATOR}/{_REQUEST}")
+        return self.read_curator(_REQUEST)
+
+    # --- files ----------------------------------------------------------------------------------
+
+    def write_record(self, record: Mapping[str, Any]) -> None:
+        """The last of a run's files."""
+        _write(self.record_file, _json(record), public=True)
+
+    def record(self) -> dict[str, Any]:
+        """The public record.
+
+        Raises:
+            ValueError: if the run did not come to its end.
+        """
+        if not self.finished:
+            raise ValueError(f"{self.path} must hold a finished run, but has no {_RECORD}")
+        return json.loads(self.record_file.read_text())
+
+    def write_model(self, tensors: Mapping[str, Tensor]) -> None:
+        """The trained weights."""
+        _write(self.model_file, _packed(tensors), public=True)
+
+    def model(self) -> dict[str, Tensor]:
+        """The trained weights, on the CPU."""
+        return load_file(self.model_file)
+
+    def write_curator(self, name: str, value: Any) -> None:
+        """JSON, for the owner."""
+        _write(self.curator / name, _json(value))
+
+    def read_curator(self, name: str) -> Any:
+        """What :meth:`write_curator` wrote."""
+        return json.loads((self.curator / name).read_text())
+
+    def write_curator_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+        """Safetensors, for the owner."""
+        _write(self.curator / name, _packed(tensors))
+
+    def read_curator_tensors(self, name: str) -> dict[str, Tensor] | None:
+        """What :meth:`write_curator_tensors` wrote, or None."""
+        path = self.curator / name
+        return load_file(path) if path.exists() else None
+
+
+def _json(value: Any) -> bytes:
+    try:
+        return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"what a run's folder keeps must be JSON: {error}") from None
+
+
+def _packed(tensors: Mapping[str, Tensor]) -> bytes:
+    return save({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()})
+
+
+def _write(path: Path, data: bytes, public: bool = False) -> None:
+    unfinished = path.with_name(f".{path.name}.new")
+    file = create(unfinished, data)
+    if public:
+        unfinished.chmod(0o644)
+    replace_durably(file, unfinished, path)
