@@ -1,6 +1,7 @@
 """The tape itself: what it leaves alone, what it does not compute, mixed precision."""
 
 import copy
+import gc
 
 import pytest
 import torch
@@ -274,3 +275,28 @@ def test_names_alone_tell_parameters_apart():
     with tape.recording(11, 11, learning=True):
         losses = F.linear(torch.randn(11, 3), layer.weight, layer.bias).sum(1)
     assert set(tape.gradients(losses.sum()).pieces) == {"here"}
+
+
+def test_nothing_of_a_step_is_left_to_the_collector_of_cycles():
+    """On a GPU a cycle would hold activations and gradients of many steps at once."""
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 4, 3), torch.nn.Tanh(), torch.nn.Flatten(), torch.nn.Linear(144, 3)
+    )
+    tape = Tape(dict(model.named_parameters()))
+    gc.collect()
+    gc.disable()
+    try:
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        for learning in (True, False):
+            with tape.recording(5, 5, learning=learning):
+                losses = model(torch.randn(5, 1, 8, 8)).square().sum(1)
+            gradients = tape.gradients(losses.sum())
+            assert gradients.squared_norms("0.weight").shape == (5,)
+            del losses, gradients
+        gc.collect()
+        left = [thing for thing in gc.garbage if isinstance(thing, torch.Tensor)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert left == []

@@ -25,6 +25,7 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
+from torch.utils.hooks import RemovableHandle
 
 from sfumato.learning.dp_sgd.gradients.decomposed import DECOMPOSED
 from sfumato.learning.dp_sgd.gradients.fallback import give_fallback, pull_back
@@ -74,6 +75,17 @@ class _Call:
     key: _Key
     edge: GradientEdge
     pieces: dict[str, Piece] = field(default_factory=dict[str, Piece])
+    hook: RemovableHandle | None = None
+
+    def release(self) -> None:
+        """Lets go of the graph, which holds the hook, which holds this call, which holds the graph.
+
+        Left to Python's collector of cycles, activations and gradients of many steps pile up.
+        """
+        if self.hook is not None:
+            self.hook.remove()
+        self.pieces = {}
+        self.use.builds.clear()
 
 
 @dataclass(eq=False)
@@ -117,12 +129,15 @@ class Tape(TorchFunctionMode):
         self._rows = self._units = 0
         self._learning = False
         self._active = False
+        self._calls = []
         self.clear()
 
     def clear(self) -> None:
         """Forgets what was recorded."""
         self._tracked = {id(p): (name, p) for name, p in self.parameters.items()}
         self._names = {key: name for key, (name, _) in self._tracked.items()}
+        for call in self._calls:
+            call.release()
         self._calls: list[_Call] = []
         self._derived: list[_Derived] = []
         self._counts: Counter[str] = Counter()
@@ -286,7 +301,7 @@ class Tape(TorchFunctionMode):
         awaited = _Call(use, key, get_gradient_edge(output))
         self._calls.append(awaited)
         self._counts.update(key.targets)
-        output.register_hook(lambda grad: self._receive(awaited, grad))
+        awaited.hook = output.register_hook(lambda grad: self._receive(awaited, grad))
 
     # --- while the backward pass runs -------------------------------------------------------------
 
