@@ -13,9 +13,7 @@ an error: its layout is taken to be public.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.core import validation
+from sfumato.core.functions import function_named, names_function
 from sfumato.data.declarations import Declaration, declaration_of
 from sfumato.data.declared import Features, Pictures
 from sfumato.data.examples import Dataset, Examples
@@ -90,8 +89,8 @@ def _read(source: Source, declared: Features | Pictures, owner: str | None = Non
     if not isinstance(source, str | Path) or not str(source):
         validation.fail("source", "a path, 'module:function' or a function", source)
     path = Path(source)
-    if not path.exists() and isinstance(source, str) and _names_function(source):
-        return _of_function(_function(source), declared, owner)
+    if not path.exists() and isinstance(source, str) and names_function(source):
+        return _of_function(function_named("source", source), declared, owner)
     if not path.exists():
         raise FileNotFoundError(f"source must be there, got {str(source)!r}")
     suffix = "" if path.is_dir() else path.suffix.lower()
@@ -126,31 +125,6 @@ def _none(declared: Features | Pictures) -> Examples:
     if isinstance(declared, Pictures):
         return Examples(declared.blank(0), np.zeros(0, np.int64))
     return Examples(np.zeros((0, *declared.shape), np.float32), np.zeros(0, np.int64))
-
-
-def _names_function(source: str) -> bool:
-    module, colon, function = source.partition(":")
-    return bool(colon) and function.isidentifier() and all(map(str.isidentifier, module.split(".")))
-
-
-def _function(source: str) -> Callable[[], Any]:
-    """The function, also of a module in the folder one is in."""
-    module, _, name = source.partition(":")
-    here = str(Path.cwd())
-    sys.path.append(here)
-    try:
-        found = getattr(import_module(module), name, None)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module is there, and misses another
-        raise ValueError(
-            f"source must name a module that can be imported, got {source!r}"
-        ) from None
-    finally:
-        sys.path.remove(here)
-    if not callable(found):
-        validation.fail("source", f"'module:function', and {module} has that function", source)
-    return found
 
 
 def _of_function(

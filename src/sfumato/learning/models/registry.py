@@ -9,11 +9,12 @@ from typing import Any
 from torch import nn
 
 from sfumato.core import validation
+from sfumato.core.functions import names_function
 from sfumato.learning.models.abadi_cnn import abadi_cnn
 from sfumato.learning.models.cnn import cnn
 from sfumato.learning.models.dense import linear, mlp
 from sfumato.learning.models.feature_cnn import feature_cnn
-from sfumato.learning.models.own import make_own, names_function
+from sfumato.learning.models.own import make_own
 from sfumato.learning.models.transformer import transformer
 from sfumato.learning.models.wrn import wrn
 
