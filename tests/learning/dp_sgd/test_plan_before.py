@@ -161,8 +161,8 @@ def test_epsilon_starts_with_its_cost_and_only_grows(options):
     alone = account(own["before"], DELTA, accountant=accountant).epsilon
     curve = made.epsilon_after([0, 1, 5, 20])
     assert curve[0] == pytest.approx(alone, rel=2e-3)
-    assert all(a < b for a, b in zip(curve, curve[1:], strict=False)) or "lots" in options
     assert curve == sorted(curve)
+    assert curve[0] < curve[1]
     assert curve[-1] == pytest.approx(made.guarantee.epsilon, rel=1e-4)
     for steps, epsilon in zip((0, 5, 20), (curve[0], curve[2], curve[3]), strict=True):
         assert made.epsilon_after([steps])[0] == pytest.approx(epsilon, rel=2e-3)
