@@ -37,20 +37,22 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--only", nargs="*", choices=sorted(ROWS), default=list(ROWS))
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--untimed", action="store_true", help="the machine has other work")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     for number in range(arguments.runs):
         for name in arguments.only:
-            run(name, arguments.out / f"{name}-run{number + 1}", arguments.device)
+            folder = arguments.out / f"{name}-run{number + 1}"
+            run(name, folder, arguments.device, timed=not arguments.untimed)
     print(table(arguments.out))
 
 
-def run(name: str, folder: Path, device: str) -> None:
+def run(name: str, folder: Path, device: str, timed: bool) -> None:
     """One command, unless it ran before."""
     if (folder / "record.json").exists():
         return
     if folder.exists():
-        arguments = ["resume", str(folder)]
+        arguments, timed = ["resume", str(folder)], False
     else:
         arguments = ["dp-sgd", *ROWS[name].split(), "--out", str(folder)]
     program = [sys.executable, "-m", "sfumato.cli.main", "train", *arguments]
@@ -58,7 +60,8 @@ def run(name: str, folder: Path, device: str) -> None:
     subprocess.run([*program, "--device", device, "--json"], check=True, stdout=subprocess.DEVNULL)
     took = time.monotonic() - began
     facts = {"seconds": took, "command": f"sfumato train dp-sgd {ROWS[name]}", "device": device}
-    (folder / "timing.json").write_text(json.dumps(facts))
+    if timed:
+        (folder / "timing.json").write_text(json.dumps(facts))
     accuracy = json.loads((folder / "record.json").read_text())["facts"]["accuracy"]
     print(f"{folder.name}: {100 * accuracy:.2f} % in {took:.0f} s", flush=True)
 
@@ -73,13 +76,19 @@ def table(out: Path) -> str:
         records = [json.loads(path.read_text()) for path in folders]
         found = [100 * record["facts"]["accuracy"] for record in records]
         spread = f"{statistics.stdev(found):.2f}" if len(found) > 1 else ""
-        times = [json.loads((p.parent / "timing.json").read_text())["seconds"] for p in folders]
+        timed = out.glob(f"{name}-run*/timing.json")
+        times = [json.loads(path.read_text())["seconds"] for path in timed]
         epsilon = max(record["guarantee"]["epsilon"] for record in records)
         lines.append(
             f"| `{command}` | {epsilon:.4g} | {len(found)} | {statistics.mean(found):.2f} % | "
-            f"{spread} | {statistics.median(times):.0f} s |"
+            f"{spread} | {_shown(times)} |"
         )
     return "\n".join(lines)
+
+
+def _shown(times: list[float]) -> str:
+    """The median, of runs that had the machine to themselves."""
+    return f"{statistics.median(times):.0f} s" if times else ""
 
 
 if __name__ == "__main__":

@@ -250,7 +250,8 @@ def _without_password(url: str | None) -> str | None:
         return url
     from sqlalchemy.engine import make_url
 
-    return make_url(url).set(password=None).difference_update_query(["password"]).render_as_string()
+    plain = make_url(url)._replace(password=None)  # set() takes None for "as it was"
+    return plain.difference_update_query(["password"]).render_as_string()
 
 
 # --- what is said -------------------------------------------------------------------------------

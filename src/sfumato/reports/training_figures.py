@@ -225,10 +225,11 @@ def _line(axes: Axes, value: float | None, what: str, *, above: bool) -> None:
     axes.axhline(value, color=INK, linewidth=1, linestyle=":")
     axes.annotate(
         f"{what}, {100 * value:.3g}%",
-        (0.0, value),
+        (0.0 if above else 1.0, value),  # near guessing it is crowded where epsilon is small
         xycoords=("axes fraction", "data"),
-        xytext=(4, 4 if above else -6),
+        xytext=(4, 4) if above else (-4, -6),
         textcoords="offset points",
+        ha="left" if above else "right",
         va="bottom" if above else "top",
         fontsize=9,
         color=INK,

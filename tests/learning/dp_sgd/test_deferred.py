@@ -1,12 +1,14 @@
 """Rows that are made later: after the rehearsal and the charge, once, and as was announced."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from sfumato.accounting import account
 from sfumato.core.randomness import SeededCoins
 from sfumato.learning.dp_sgd import TrainingError
 from sfumato.learning.dp_sgd.deferred import Deferred
@@ -59,17 +61,25 @@ def test_it_is_made_after_the_charge_by_the_first_lot(kit, later, ledger):
     assert later.gradients is False
 
 
-def test_what_it_costs_is_charged_with_the_steps(kit, later, ledger):
+@pytest.mark.parametrize("accountant", ["pld", "rdp"])
+def test_what_it_costs_is_charged_with_the_steps(kit, later, ledger, accountant):
     event = PrivatePCA(2, 3.0).event("add-remove", "record")
-    plan = kit.plan(before=event)
-    kit.trainer(
-        kit.mlp(), later.rows(), plan=plan, ledger=ledger, dataset="people"
-    ).fit(kit.classify)  # fmt: skip
+    plan = kit.plan(before=event, accountant=accountant)
+    trainer = kit.trainer(kit.mlp(), later.rows(), plan=plan, ledger=ledger, dataset="people")
+    trainer.fit(kit.classify)
     kinds = [entry.kind for entry in ledger.history("people")]
-    assert kinds == ["open", "plan", "reserve", "commit"]
-    left = ledger.status("people").left
-    assert left == pytest.approx(1000 - plan.guarantee.epsilon, abs=1e-6)
-    assert plan.guarantee.epsilon > kit.plan().guarantee.epsilon + 0.1
+    assert kinds == ["open", *["plan"] * (accountant == "pld"), "reserve", "commit"]
+    left, steps = ledger.status("people").left, replace(plan, before=None).guarantee
+    assert plan.guarantee.epsilon > steps.epsilon + 0.1
+    if accountant == "pld":
+        assert left == pytest.approx(1000 - plan.guarantee.epsilon, abs=1e-6)
+    else:  # at the ledger's own, larger delta
+        both = account(plan.event, 1e-3, accountant="rdp").epsilon
+        assert left < 1000 - both < 1000 - account(steps_of(plan), 1e-3, accountant="rdp").epsilon
+
+
+def steps_of(plan):
+    return plan.event_between(0, plan.steps)
 
 
 def test_a_ledger_that_refuses_has_read_nothing(kit, later, tmp_path):

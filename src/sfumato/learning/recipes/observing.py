@@ -65,7 +65,6 @@ class Shown:
     def __init__(self, wanted: bool | None = None) -> None:
         self._wanted = wanted
         self._bars: Bars | None = None
-        self._points: list[Point] = []
 
     def preparing(self, what: str, done: int, total: int) -> None:
         """A bar that disappears when all is done."""
@@ -86,8 +85,7 @@ class Shown:
             self._bars = None
 
     def evaluated(self, point: Point) -> None:
-        """Kept for the bar's line."""
-        self._points.append(point)
+        """Nothing: the curve is in the run's folder."""
 
     def steps(self) -> Progress | bool:
         """The trainer's own bar."""

@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 _BLOCK, _LONG = 1024, 8192
+_CACHE = 2**19  # numbers at a time on a CPU: two megabytes
 
 
 def exact_type(dtype: torch.dtype) -> torch.dtype:
@@ -195,12 +196,11 @@ class Outer(Piece):
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """One ordinary weight gradient."""
-        right = weigh(self.right, weights).flatten(0, 1)
         if self._named:
+            right = weigh(self.right, weights).flatten(0, 1)
             zeros = right.new_zeros(tuple(self.shape))
             return self._oriented(zeros.index_add(0, self.left.flatten(), right))
-        left = zero_rows(self.left, weights, owned=False).flatten(0, 1)
-        return self._oriented(left.mT @ right)
+        return self._oriented(_weighted_product(self.left, self.right, weights))
 
     def written(self) -> Tensor:
         """(U, rows, columns)."""
@@ -221,6 +221,27 @@ class Outer(Piece):
         if not self._named:  # factors change places, and can then be joined with others
             return Outer(self.right, self.left, tuple(reversed(self.shape)), self.transposed)
         return Outer(self.left, self.right, self.shape, not self.transposed)
+
+
+def _weighted_product(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
+    """Sum over units u of weights[u] left[u]^T right[u].
+
+    The smaller factor is weighted, the other only blanked. On a CPU some units at a time: their
+    copies stay in a cache, where a copy of all would cost more than the product.
+    """
+    if left.numel() > right.numel():
+        return _weighted_product(right, left, weights).mT
+    most = max(1, _CACHE * len(right) // max(1, right.numel()))
+    out: Tensor | None = None
+    parts = [left, right, weights]
+    for few, many, weight in zip(
+        *(p.split(most) if in_place(right) else (p,) for p in parts), strict=True
+    ):
+        one = weigh(few, weight).flatten(0, 1).mT
+        two = zero_rows(many, weight, owned=False).flatten(0, 1)
+        out = one @ two if out is None else out.addmm_(one, two)
+    assert out is not None
+    return out
 
 
 def combine(pieces: Sequence[Piece]) -> Piece:
