@@ -22,14 +22,20 @@ def list_data(as_json: AsJson = False) -> None:
 
     Example: sfumato data list
     """
-    from sfumato.data import cache_folder, image_facts, image_names, table_facts, table_names
+    from sfumato.data import (
+        cache_folder,
+        image_facts,
+        image_names,
+        table_facts,
+        table_names,
+    )
 
     tables = [table_facts(name) for name in table_names()]
     images = [image_facts(name) for name in image_names()]
     if as_json:
         described = [
             {"name": facts.name, "rows": facts.rows, "about": facts.about}
-            | {"citation": facts.citation}
+            | {"citation": facts.citation, "to_learn": _to_learn(facts.name)}
             for facts in tables
         ]
         print_json(
@@ -44,8 +50,10 @@ def list_data(as_json: AsJson = False) -> None:
     table.add_column("name", no_wrap=True)
     table.add_column("rows", justify="right")
     table.add_column("what")
+    table.add_column("to learn (sfumato train)")
     for facts in tables:
-        table.add_row(facts.name, f"{facts.rows:,}", f"{facts.about} {facts.citation}.")
+        about = f"{facts.about} {facts.citation}."
+        table.add_row(facts.name, f"{facts.rows:,}", about, _to_learn(facts.name))
     console().print(table)
     table = plain_table(f"Images, kept in {cache_folder()}")
     table.add_column("name", no_wrap=True)
@@ -66,6 +74,13 @@ def list_data(as_json: AsJson = False) -> None:
             f"{facts.about} {facts.citation}. Licence: {facts.license}.",
         )
     console().print(table)
+
+
+def _to_learn(name: str) -> str:
+    """What ``sfumato train`` learns from a table; nothing from some."""
+    from sfumato.data import task_facts, task_names
+
+    return task_facts(name).about if name in task_names() else ""
 
 
 @app.command()
