@@ -30,6 +30,10 @@ _LARGEST_NOISE = 1e7
 _MOST_STEPS = 10**9
 
 
+class _OutOfReachError(ValueError):
+    """No noise meets the target."""
+
+
 def calibrate(
     make_event: Callable[[float], Event],
     epsilon: float,
@@ -61,8 +65,9 @@ def calibrate(
     lowest = validation.positive("lowest", lowest)
     guess, factor = max(1.0, lowest), 2.0
     if accountant == Accountant.PLD:
-        # RDP is quick and always above: its noise is a little more than PLD will need.
-        with suppress(UnsupportedError):
+        # RDP is quick and always above: its noise is a little more than PLD will need. Where it
+        # has none, exact composition may still have.
+        with suppress(UnsupportedError, _OutOfReachError):
             guess, factor = _root(excess_by(Accountant.RDP), guess, 2.0, lowest, 1e-3), 1.15
     return _tidy(_root(excess, guess, factor, lowest, 10.0 ** (-digits - 1)), digits, excess)
 
@@ -87,7 +92,7 @@ def _bracket(
     while excess(high) > 0:
         low, high = high, high * factor
         if high > _LARGEST_NOISE:
-            raise ValueError(
+            raise _OutOfReachError(
                 f"no noise up to {_LARGEST_NOISE:g} meets the target: raise epsilon or delta, or "
                 "release less"
             )

@@ -318,17 +318,16 @@ def _curve(trained: Trained) -> Any:
     from sfumato.reports.training_figures import learning_curve_figure
 
     record, points = trained.record, trained.points
-    figure = learning_curve_figure(
+    where = "public test set" if trained.accuracy_is_public else "private rows: for the curator"
+    return learning_curve_figure(
         [p.step for p in points],
         [p.accuracy for p in points],
         [p.epsilon for p in points],
         title=f"{record.facts['data']['name']}: {record.parameters['recipe']['model']}, "
         f"{record.guarantee}",
         target=record.guarantee.epsilon,
+        tested_on=where,
     )
-    if not trained.accuracy_is_public:
-        figure.axes[0].set_ylabel("accuracy, private test set: for the curator")
-    return figure
 
 
 def _clock(seconds: float) -> str:

@@ -35,18 +35,20 @@ def learning_curve_figure(
     loss: Sequence[float] | None = None,
     target: float | None = None,
     final: float | None = None,
+    tested_on: str = "public test set",
 ) -> Figure:
     """Accuracy against steps, and on an axis of its own colour the epsilon spent by then.
 
     Args:
         steps: at which the other numbers were taken.
-        accuracy: between 0 and 1, on a public test set.
+        accuracy: between 0 and 1.
         epsilon: spent after so many steps.
         title: of the figure.
         loss: the training loss, in a panel below: **read from private data, for the curator**.
         target: the epsilon that the whole run was planned for, as a line.
         final: the accuracy of the model that was kept (averaged weights, say), at the last step;
             without it the last of ``accuracy`` is written beside its point.
+        tested_on: what the accuracy is of; on private rows the figure is the curator's.
     """
     if not len(steps) == len(accuracy) == len(epsilon):
         lengths = len(steps), len(accuracy), len(epsilon)
@@ -54,7 +56,7 @@ def learning_curve_figure(
     if loss is not None and len(loss) != len(steps):
         raise ValueError(f"loss must have {len(steps)} values, one a step, got {len(loss)}")
     size = (7.2, 4.4) if loss is None else (7.2, 6.2)
-    figure, axes = new_figure(title, "steps", "accuracy, public test set", size)
+    figure, axes = new_figure(title, "steps", f"accuracy, {tested_on}", size)
     if loss is not None:
         _loss_panel(figure, axes, steps, loss)
     _epsilon_axis(axes, steps, epsilon, target)

@@ -103,7 +103,6 @@ def test_a_person_with_several_records_moves_both_by_as_many(k):
     assert made.epsilon_after([0, 5])[1] == pytest.approx(made.guarantee.epsilon, rel=1e-3)
 
 
-@pytest.mark.xfail(raises=ValueError, reason="no step has the unit 'record' in event_of(0)")
 def test_a_plan_for_people_after_no_step_and_for_an_epsilon():
     made = plan(WHOLE, 20.0, 5, pca(), records_per_unit=3, group_unit="person")
     assert made.epsilon_after([0]) == [pytest.approx(gaussian(9 / 64), rel=1e-4)]
@@ -206,11 +205,12 @@ def test_lots_that_are_cut_cost_some_delta_besides():
     assert made.claimed_epsilon == 1
     uncut = replace(made, lots=LOTS, claimed_epsilon=None)
     assert uncut.guarantee.epsilon < made.guarantee.epsilon
-    alone = plan(CUT, before=pca())  # which claims its own epsilon, the cost before included
-    assert alone._largest_epsilon >= alone.guarantee.epsilon > plan(CUT).guarantee.epsilon
+    # One that claims no more than its own epsilon, in which the cost before counts.
+    often = plan(PoissonLots(100, 10_000, max_size=156), before=pca())
+    assert often._largest_epsilon >= often.guarantee.epsilon
+    assert often.guarantee.epsilon > 1.05 * plan(before=pca()).guarantee.epsilon
 
 
-@pytest.mark.xfail(raises=ValueError, reason="_check_before() looks at the draft's least noise")
 def test_noise_for_an_epsilon_with_lots_that_are_cut():
     made = make(CUT, epsilon=1, steps=200)
     assert 0.99 < made.guarantee.epsilon <= 1
@@ -226,7 +226,6 @@ def test_features_that_cost_more_than_all(length):
     assert make(epsilon=0.5, **length).guarantee.epsilon <= 0.5
 
 
-@pytest.mark.xfail(raises=ValueError, reason="calibrate() asks RDP first, by which there is none")
 def test_noise_for_an_epsilon_just_above_what_features_cost():
     assert make(epsilon=0.45, steps=5).guarantee.epsilon <= 0.45
 

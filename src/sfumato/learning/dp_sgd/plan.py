@@ -123,7 +123,7 @@ class TrainingPlan:
         self.clipping.noise_scales(self.noise_multiplier * self.schedule.greatest, (1.0,))
 
     def _check_before(self, epsilon: float) -> None:
-        if self.before is not None and (spent := self.epsilon_after([0])[0]) >= epsilon:
+        if self._prelude is not None and (spent := self._account(self._prelude).epsilon) >= epsilon:
             raise ValueError(
                 f"epsilon must be above what the features cost before the first step, {spent:.4g}, "
                 f"got {epsilon!r}: ask for more, or add more noise to the features"
@@ -187,9 +187,9 @@ class TrainingPlan:
                     "steps with it have no finite epsilon"
                 )
             return draft
-        draft._check_before(target)
         if draft.lots.overflow(1) > 0 and claimed_epsilon is None:
             draft = replace(draft, claimed_epsilon=target)
+        draft._check_before(target)
         return calibrated(draft, clipping, target) if length else lengthened(draft, target)
 
     # --- what it costs --------------------------------------------------------------------------
@@ -215,7 +215,9 @@ class TrainingPlan:
 
     def _with_before(self, event: Event) -> Event:
         prelude = self._prelude
-        return event if prelude is None else ComposedEvent((prelude, event))
+        if prelude is None:
+            return event
+        return prelude if event == ComposedEvent() else ComposedEvent((prelude, event))
 
     @property
     def _prelude(self) -> Event | None:
