@@ -36,10 +36,10 @@ check: setup
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 test-all: check
-	$(BIN)/pytest -n 2 -m "slow or not slow"
+	$(BIN)/pytest -n 2 --dist worksteal -m "slow or not slow"
 
 bench: setup
 	$(BIN)/python benchmarks/sampling.py
@@ -47,6 +47,8 @@ bench: setup
 	$(BIN)/python benchmarks/ledger.py
 	$(BIN)/python benchmarks/queries.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/opacus_accuracy.py
+	$(BIN)/python benchmarks/naive.py --out naive.png
 
 format: setup
 	$(BIN)/ruff check --fix .
