@@ -108,6 +108,14 @@ OPTIONS = {
 }
 
 
+def test_an_average_is_switched_off_by_zero(planned):
+    averaged = "train dp-sgd --data digits --preset scattering-linear --epsilon 8"
+    assert planned(averaged)["recipe"]["ema_decay"] == 0.98
+    without = planned(f"{averaged} --ema-decay 0")["recipe"]
+    assert without["ema_decay"] is None
+    assert "ema_decay given" in without["origin"]
+
+
 def test_every_option_reaches_the_recipe_and_changes_nothing_else(planned):
     own = planned(f"{BASE} {FIXED}")["recipe"]
     for words, expected in OPTIONS.items():

@@ -76,7 +76,8 @@ class Chosen:
     Momentum = Annotated[float | None, _option(_TRAINING, "Of the optimizer.")]
     WeightDecay = Annotated[float | None, _option(_TRAINING, "Of the optimizer.")]
     Ema = Annotated[
-        float | None, _option(_TRAINING, "Average the weights with this decay.", "--ema-decay")
+        float | None,
+        _option(_TRAINING, "Average the weights with this decay; 0 for not.", "--ema-decay"),
     ]
     Augment = Annotated[
         str | None, _option(_TRAINING, "shift, flip or flip-shift, for images without features.")
@@ -145,6 +146,8 @@ def _changes(said: Mapping[str, Any], base: Recipe) -> dict[str, Any]:
         "noise_multiplier", "epochs", "steps",
     )  # fmt: skip
     found = {name: said[name] for name in plain if said[name] is not None}
+    if said["ema_decay"] == 0:
+        found["ema_decay"] = None  # the change is made at the end: None leaves a value as it is
     if said["model"] is not None or said["model_option"]:
         own = base.model_options if said["model"] in (None, base.model) else {}
         found["model_options"] = {**own, **_pairs("model-option", said["model_option"])}
@@ -160,9 +163,14 @@ def _changes(said: Mapping[str, Any], base: Recipe) -> dict[str, Any]:
 
 
 def _without(recipe: Recipe, said: Mapping[str, Any]) -> Recipe:
-    """Of epsilon, noise and length, those that were said, and the preset's where one is missing."""
+    """Without what was switched off, and with two of epsilon, noise and length.
+
+    Those that were said, and the preset's where one is missing.
+    """
     from dataclasses import replace
 
+    if said["ema_decay"] == 0:
+        recipe = replace(recipe, ema_decay=None)
     length = said["epochs"] is not None or said["steps"] is not None
     if said["steps"] is not None and said["epochs"] is None:
         recipe = replace(recipe, epochs=None)

@@ -261,3 +261,21 @@ def test_nobody_declared_how_many(toy, tmp_path):
         toy.train(data=toy.data(public_size=None), out=tmp_path / "a")
     trained = toy.train(data=toy.data(public_size=None), public_size=140)
     assert trained.record.parameters["plan"]["lots"] == PoissonLots(15, 140).to_dict()
+
+
+def test_a_model_that_is_code_is_loaded_only_on_demand(toy, tmp_path, monkeypatch):
+    (tmp_path / "clinic_nets.py").write_text(
+        "from torch import nn\n"
+        "def small(shape, classes):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(shape[0], classes))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    toy.train(toy.recipe(model="clinic_nets:small"), out=tmp_path / "a")
+    with pytest.raises(ValueError, match="'clinic_nets:small', and importing it runs its code"):
+        load_run(tmp_path / "a")
+    assert load_run(tmp_path / "a", run_code=True).model[1][1].weight.shape == (2, 6)
+
+
+def test_the_last_point_of_the_curve_costs_what_the_run_does(toy):
+    trained = toy.train(toy.recipe(steps=40))
+    assert trained.points[-1].epsilon == trained.record.guarantee.epsilon

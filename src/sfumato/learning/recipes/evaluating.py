@@ -55,7 +55,9 @@ class Evaluation:
         plan, done = self._trainer.plan, self._trainer.steps_taken
         steps = {-(-plan.steps * i // count) for i in range(1, count + 1)} | {plan.steps}
         chosen = sorted(steps) if self.possible else []
-        self._epsilons = dict(zip(chosen, plan.epsilon_after(chosen), strict=True))
+        whole = plan.guarantee.epsilon  # the curve is a little above the exact value
+        spent = [min(epsilon, whole) for epsilon in plan.epsilon_after(chosen)]
+        self._epsilons = dict(zip(chosen, spent, strict=True))
         if self._folder is not None and (self._folder.curator / _CURVE).exists():
             earlier = [Point(**p) for p in self._folder.read_curator(_CURVE)]
             self.points = [p for p in earlier if p.step <= done]

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from sfumato.core.functions import names_function
 from sfumato.core.records import Record
 from sfumato.learning.models import make_model
 from sfumato.learning.recipes.inputs import input_shape, inputs_of
@@ -46,15 +47,25 @@ class Run:
         return torch.cat(parts).numpy()
 
 
-def load_run(path: str | Path) -> Run:
+def load_run(path: str | Path, *, run_code: bool = False) -> Run:
     """The run in a folder, from its record and its weights; nothing is unpickled.
 
+    Args:
+        path: of the folder.
+        run_code: whether a model that is a function of somebody's module may be imported, which
+            runs that module. Say so only of folders that you trust.
+
     Raises:
-        ValueError: if there is no finished run.
+        ValueError: if there is no finished run, or its model is code and ``run_code`` is not set.
     """
     folder = RunFolder(path)
     record = Record.from_dict(folder.record())
     recipe = Recipe.from_dict(record.parameters["recipe"])
+    if names_function(recipe.model) and not run_code:
+        raise ValueError(
+            f"the model of {folder.path} is the function {recipe.model!r}, and importing it runs "
+            "its code: pass run_code=True if you trust it"
+        )
     facts = record.facts["data"]
     shape = input_shape(tuple(facts["shape"]))
     features = recipe.features.build(shape)
