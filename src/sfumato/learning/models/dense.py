@@ -13,8 +13,14 @@ __all__ = ["linear", "mlp"]
 
 
 def linear(shape: tuple[int, ...], classes: int) -> nn.Sequential:
-    """One linear layer: softmax regression. On scattering features hard to beat."""
-    return nn.Sequential(nn.Flatten(), nn.Linear(flat(shape), classes))
+    """One linear layer: softmax regression. On scattering features hard to beat.
+
+    It starts from zero: the loss is convex, and random weights are only noise to be unlearned.
+    """
+    layer = nn.Linear(flat(shape), classes)
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return nn.Sequential(nn.Flatten(), layer)
 
 
 def mlp(
