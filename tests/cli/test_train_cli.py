@@ -275,7 +275,10 @@ def test_passwords_are_not_kept():
         (f"{BASE} {FIXED} --model nope --out a", "model must be one of"),
         (f"{BASE} {FIXED} --model-option width=3 --out a", "option of 'linear'"),
         (f"{BASE} {FIXED} --features nope", "must be one of"),
-        (f"{BASE} {FIXED} --features pca --feature-option x=1", "feature-option must suit"),
+        (
+            f"{BASE} {FIXED} --features pca --feature-option x=1",
+            "must suit features 'pca': got an unexpected keyword argument 'x'",
+        ),
         (f"{BASE} {FIXED} --clipping nope", "clipping must be one of flat, per-layer"),
         (f"{BASE} {FIXED} --noise-schedule 2", "noise-schedule must be FIRST:LAST"),
         (f"{BASE} {FIXED} --lot-size 201 --out a", "lot_size must be at most"),

@@ -191,7 +191,10 @@ def _features(kind: str, said: Mapping[str, Any], base: Recipe) -> FeatureMap:
     try:
         return FeatureMap.from_dict(options)
     except TypeError as error:
-        raise ValueError(f"feature-option must suit features {kind!r}: {error}") from None
+        raise ValueError(
+            f"--feature-option NAME=VALUE must suit features {kind!r}: "
+            f"{str(error).partition('() ')[2]}"
+        ) from None
 
 
 def _clip(kind: str | None, norm: float | None, base: Recipe) -> Clipping:

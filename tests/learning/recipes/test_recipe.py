@@ -199,7 +199,7 @@ def test_augments_do_change():
 
 def test_a_history_is_json_whatever_a_loss_was():
     """What it is follows from private rows, and must not stop a run at its end."""
-    history = History(False)
+    history = History(False, kept=True)
     for step, loss in enumerate((0.5, math.nan, math.inf, -math.inf, None), 1):
         history.update(Facts(step, 5, loss, 1.0, 0.25, loss))
     shown = history.to_dict()
@@ -210,7 +210,7 @@ def test_a_history_is_json_whatever_a_loss_was():
 
 
 def test_a_long_history_is_thinned_by_its_length_alone():
-    history = History(False)
+    history = History(False, kept=True)
     for step in range(1201):
         history.update(Facts(step, 1201, 0.5))
     assert history.to_dict()["step"] == list(range(0, 1201, 3))
@@ -224,3 +224,11 @@ def test_accuracy_counts_rows_and_leaves_modes_alone():
     assert [m.training for m in (model, *model)] == [True, False, True]
     with pytest.raises(ValueError, match="rows to test on"):
         accuracy_of(model, inputs[:0], torch.zeros(0))
+
+
+@pytest.mark.parametrize(("shown", "kept"), [(False, False), (False, True)])
+def test_steps_are_followed_only_where_somebody_reads(shown, kept):
+    history = History(shown, kept=kept)
+    assert history.wanted is kept
+    history.update(Facts(1, 10, loss=0.5))
+    assert len(history.facts) == kept

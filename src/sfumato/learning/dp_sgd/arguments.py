@@ -17,6 +17,7 @@ from sfumato.learning.dp_sgd.lots import Lots, PoissonLots
 from sfumato.learning.dp_sgd.owners import Owners, RowsAreUnits
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.recording import trainable
+from sfumato.learning.dp_sgd.rehearsal import refuse_batch_norm
 from sfumato.learning.dp_sgd.schedules import NoiseSchedule
 from sfumato.ledger import Ledger
 
@@ -26,9 +27,6 @@ __all__ = [
     "checked_parameters",
     "make_plan",
     "open_ledger",
-    "refuse_closure",
-    "refuse_compiled",
-    "refuse_plateau",
     "relation_of",
     "units",
 ]
@@ -86,7 +84,19 @@ def _lots(lots: Lots | None, public_size: int | None, lot_size: float | None) ->
     return PoissonLots(lot_size, size)
 
 
-def checked_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def checked_parameters(
+    model: nn.Module, optimizer: torch.optim.Optimizer, scheduler: Any
+) -> dict[str, Tensor]:
+    """The trainable parameters of a model, optimizer and schedule that can be trained privately."""
+    _refuse_compiled(model)
+    _refuse_closure(optimizer)
+    _refuse_plateau(scheduler)
+    found = _shared_parameters(model, optimizer)
+    refuse_batch_norm(model)
+    return found
+
+
+def _shared_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The trainable parameters, all of them in the optimizer, and no others there."""
     found = trainable(model)
     if not found:
@@ -107,7 +117,7 @@ def checked_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) -> di
     return found
 
 
-def refuse_plateau(scheduler: Any) -> None:
+def _refuse_plateau(scheduler: Any) -> None:
     """A schedule that follows a private loss is an uncharged release."""
     if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
         raise TrainingError(
@@ -116,7 +126,7 @@ def refuse_plateau(scheduler: Any) -> None:
         )
 
 
-def refuse_closure(optimizer: torch.optim.Optimizer) -> None:
+def _refuse_closure(optimizer: torch.optim.Optimizer) -> None:
     """An optimizer that evaluates the loss again would need lots of its own."""
     if isinstance(optimizer, torch.optim.LBFGS):
         raise TrainingError(
@@ -125,7 +135,7 @@ def refuse_closure(optimizer: torch.optim.Optimizer) -> None:
         )
 
 
-def refuse_compiled(model: nn.Module) -> None:
+def _refuse_compiled(model: nn.Module) -> None:
     """A compiled module hides its functions from the tape."""
     for module in model.modules():
         if "_orig_mod" in module._modules or module._compiled_call_impl is not None:

@@ -24,10 +24,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast, final
 
 from sfumato.core import validation
+from sfumato.core.kinds import ByKind
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,8 +63,6 @@ SMALLEST = 1e-12
 Groups = tuple[tuple[str, ...], ...]
 """Names of the parameters that are clipped together."""
 
-_KINDS: dict[str, type[Clipping]] = {}
-
 
 def _large_enough(name: str, value: object) -> float:
     number = validation.positive(name, value)
@@ -72,15 +71,8 @@ def _large_enough(name: str, value: object) -> float:
     return number
 
 
-class Clipping(ABC):
+class Clipping(ByKind, ABC, family=True):
     """How one unit's contribution is bounded. Subclasses are frozen dataclasses."""
-
-    kind: ClassVar[str]
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "kind" in cls.__dict__:
-            _KINDS[cls.kind] = cls
 
     @abstractmethod
     def groups(self, names: Sequence[str]) -> Groups:
@@ -117,19 +109,6 @@ class Clipping(ABC):
     @abstractmethod
     def resolved(self, expected_size: float) -> Clipping:
         """The same with every default that depends on the lot size filled in."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready, with ``"kind"``."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
-        return {"kind": self.kind} | {name: _plain(value) for name, value in values.items()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Clipping:
-        """The inverse of :meth:`to_dict`."""
-        kind = data.get("kind")
-        if not isinstance(kind, str) or kind not in _KINDS:
-            validation.fail("kind", f"one of {', '.join(sorted(_KINDS))}", kind)
-        return _KINDS[kind](**{name: value for name, value in data.items() if name != "kind"})
 
 
 class _Together(Clipping, ABC):
@@ -198,6 +177,11 @@ class PerLayer(Clipping):
 
     kind: ClassVar[str] = "per-layer"
     clip: float | Mapping[str, float] | tuple[tuple[str, float], ...] = 1.0
+
+    def _plain(self, value: Any) -> Any:
+        """A clip norm for each layer as an object."""
+        pairs = cast("tuple[tuple[str, float], ...]", value)
+        return dict(pairs) if isinstance(value, tuple) else value
 
     def __post_init__(self) -> None:
         if not isinstance(self.clip, Mapping | tuple):
@@ -397,12 +381,6 @@ def _limit(norms: Tensor, bounds: Sequence[float], eta: float) -> Tensor | float
     """C_l (1 - eta), as one number where the groups share it."""
     limits = [bound * (1 - eta) for bound in bounds]
     return limits[0] if len(set(limits)) == 1 else norms.new_tensor(limits)
-
-
-def _plain(value: Any) -> Any:
-    """A clip norm for each layer as an object, in JSON."""
-    pairs = cast("tuple[tuple[str, float], ...]", value)
-    return dict(pairs) if isinstance(value, tuple) else value
 
 
 def _owner(name: str) -> str:

@@ -30,8 +30,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, final
 
@@ -48,6 +48,7 @@ from sfumato.core.events import (
     compose,
     repeat,
 )
+from sfumato.core.kinds import ByKind
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.learning.dp_sgd.draws import Positions, bernoulli, permutation, subset
@@ -55,14 +56,12 @@ from sfumato.learning.dp_sgd.schedules import Noise, by_epoch
 
 __all__ = ["FixedSizeLots", "Lots", "PoissonLots", "ShuffledLots"]
 
-_KINDS: dict[str, type[Lots]] = {}
 _PUBLIC_SIZE = frozenset({Neighbours.ZERO_OUT, Neighbours.REPLACE_ONE})
 
 
-class Lots(ABC):
+class Lots(ByKind, ABC, family=True):
     """How lots are drawn. Subclasses are frozen dataclasses named by ``kind`` in JSON."""
 
-    kind: ClassVar[str]
     relations: ClassVar[frozenset[Neighbours]]
     """The relations under which such lots have a guarantee."""
 
@@ -72,10 +71,6 @@ class Lots(ABC):
     size: Any  # whole where lots have exactly that size
     population: int
     max_size: int | None = None
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        _KINDS[cls.kind] = cls
 
     def _store(self, **values: object) -> None:
         values["population"] = validation.count("population", self.population)
@@ -226,21 +221,6 @@ class Lots(ABC):
                 f"delta {extra:.3g} at epsilon {epsilon:.4g}, of {delta:.3g} in all"
             )
         return extra
-
-    # --- JSON -----------------------------------------------------------------------------------
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready, with ``"kind"``."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
-        return {"kind": self.kind} | values
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Lots:
-        """The inverse of :meth:`to_dict`."""
-        kind = data.get("kind")
-        if not isinstance(kind, str) or kind not in _KINDS:
-            validation.fail("kind", f"one of {', '.join(sorted(_KINDS))}", kind)
-        return _KINDS[kind](**{name: value for name, value in data.items() if name != "kind"})
 
 
 @final

@@ -42,9 +42,6 @@ from sfumato.learning.dp_sgd.arguments import (
     checked_parameters,
     make_plan,
     open_ledger,
-    refuse_closure,
-    refuse_compiled,
-    refuse_plateau,
     relation_of,
     units,
 )
@@ -61,7 +58,7 @@ from sfumato.learning.dp_sgd.physical import Part, largest_part, parts_of
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.progress import Progress, choose_progress
 from sfumato.learning.dp_sgd.recording import Expected, Recorder
-from sfumato.learning.dp_sgd.rehearsal import noted, refuse_batch_norm, rehearse
+from sfumato.learning.dp_sgd.rehearsal import noted, rehearse
 from sfumato.learning.dp_sgd.resuming import Resuming
 from sfumato.learning.dp_sgd.schedules import NoiseSchedule
 from sfumato.learning.dp_sgd.stepping import NoisyStep, as_training_error
@@ -178,10 +175,7 @@ class DPSGD:
             relation=relation_of(ledger, dataset),
             default_unit="record" if owners is None else "owner",
         )  # fmt: skip
-        refuse_compiled(model)
-        refuse_closure(optimizer)
-        self._parameters = checked_parameters(model, optimizer)
-        refuse_batch_norm(model)
+        self._parameters = checked_parameters(model, optimizer, scheduler)
         self._source = Source(data, workers=workers, collate=collate, example=example)
         self._owners = units(len(self._source), owners, rows_per_owner, self.plan)
         self.plan.lots.sampler(len(self._owners), coins)  # or says why there is none
@@ -191,7 +185,6 @@ class DPSGD:
         self._recorder = Recorder(model, Tape(self._parameters))
         self._watch = Watch(model, self._parameters)
         self._average = None if ema_decay is None else WeightAverage(model, ema_decay)
-        refuse_plateau(scheduler)
         self._step = NoisyStep(
             self.plan, self._parameters, optimizer, scheduler, self._noise, loss_scale
         )

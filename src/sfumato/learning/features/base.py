@@ -20,11 +20,11 @@ whole costs what :meth:`FeatureMap.event` and the training cost together.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from sfumato.core import validation
+from sfumato.core.kinds import ByKind
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -35,18 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FeatureMap", "checked_shape", "image_shape"]
 
-_KINDS: dict[str, type[FeatureMap]] = {}
 
-
-class FeatureMap(ABC):
+class FeatureMap(ByKind, ABC, family=True):
     """What a record is turned into before a model sees it. Subclasses are frozen dataclasses."""
-
-    kind: ClassVar[str]
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "kind" in cls.__dict__:
-            _KINDS[cls.kind] = cls
 
     @abstractmethod
     def build(self, shape: tuple[int, ...]) -> nn.Module:
@@ -94,19 +85,6 @@ class FeatureMap(ABC):
     def provenance(self) -> str:
         """One line for the public record: which public knowledge the map stands on."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready, with ``"kind"``."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
-        return {"kind": self.kind} | {name: _plain(value) for name, value in values.items()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> FeatureMap:
-        """The inverse of :meth:`to_dict`."""
-        kind = data.get("kind")
-        if not isinstance(kind, str) or kind not in _KINDS:
-            validation.fail("kind", f"one of {', '.join(sorted(_KINDS))}", kind)
-        return _KINDS[kind](**{name: value for name, value in data.items() if name != "kind"})
-
 
 def checked_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of a row: at least one whole number, each 1 or above."""
@@ -121,7 +99,3 @@ def image_shape(shape: tuple[int, ...], what: str) -> tuple[int, int, int]:
         validation.fail("shape", f"(channels, height, width): {what} is for images", tuple(shape))
     channels, height, width = checked_shape(shape)
     return channels, height, width
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

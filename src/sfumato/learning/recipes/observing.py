@@ -94,20 +94,27 @@ class Shown:
 
 @final
 class History:
-    """Keeps every step's facts for the curator, and passes them on to a display."""
+    """Keeps every step's facts for the curator, and passes them on to a display.
 
-    def __init__(self, shown: Progress | bool) -> None:
+    Args:
+        shown: the display.
+        kept: whether there is a curator's folder to read them.
+    """
+
+    def __init__(self, shown: Progress | bool, kept: bool) -> None:
+        self._kept = kept
         self._shown = choose_progress(shown) if isinstance(shown, bool) else shown
         self.facts: list[Facts] = []
 
     @property
     def wanted(self) -> bool:
-        """Always: the curator's folder is a reader."""
-        return True
+        """Whether anybody reads them: to learn of each step, a GPU must be waited for."""
+        return self._kept or self._shown.wanted
 
     def update(self, step: Facts) -> None:
         """Keeps and shows it."""
-        self.facts.append(step)
+        if self._kept:
+            self.facts.append(step)
         self._shown.update(step)
 
     def close(self) -> None:

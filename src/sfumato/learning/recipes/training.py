@@ -169,16 +169,26 @@ class _Run:
     ) -> None:
         self.recipe, self.plan, self.data, self.folder = recipe, plan, data, folder
         self.observer, self.coins = observer, coins
-        self.history = History(observer.steps())
+        self.history = History(observer.steps(), kept=folder is not None)
         shape = input_shape(data.shape)
         self.prepared = Prepared(recipe.features, shape, device, folder, observer, coins)
+        self.head, self.device = self._fresh_model().to(device), device
+
+    def _fresh_model(self) -> nn.Module:
+        """The model with its public initial weights."""
+        recipe, shape = self.recipe, self.prepared.shape
+        assert recipe.seed is not None
         with torch.random.fork_rng():
-            assert recipe.seed is not None
             torch.manual_seed(recipe.seed)
-            self.head = make_model(
-                recipe.model, self.prepared.shape, len(data.classes), **recipe.model_options
-            ).to(device)
-        self.device = device
+            try:
+                return make_model(
+                    recipe.model, shape, len(self.data.classes), **recipe.model_options
+                )
+            except ValueError as error:
+                raise ValueError(
+                    f"{error} (inputs of the model are features {recipe.features.kind!r} of shape "
+                    f"{shape}; with features none they are the data's own)"
+                ) from None
 
     def trainer(self, **more: Any) -> DPSGD:
         """The engine, with everything that the recipe says."""

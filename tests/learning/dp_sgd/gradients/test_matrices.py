@@ -1,9 +1,13 @@
 """Linear layers, embeddings and other matrix products."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+from sfumato.learning.dp_sgd.gradients import pieces
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (3, 5), (2, 3, 2), (1,), (40,)])
@@ -158,3 +162,18 @@ def test_a_parametrised_convolution(harness):
 def test_an_orthogonal_parametrisation(harness):
     model = nn.utils.parametrizations.orthogonal(nn.Linear(4, 4), orthogonal_map="cayley")
     harness(model, lambda b: torch.randn(b, 4))
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(3, 7), (7, 3)])
+@pytest.mark.parametrize("places", [1, 2])
+def test_a_weighted_sum_by_pieces_is_the_sum(monkeypatch, rows, columns, places):
+    """Pieces of one, some or all units, a bad unit among them."""
+    left, right = torch.randn(11, places, rows), torch.randn(11, places, columns)
+    left[4], right[4], weights = math.inf, math.nan, torch.rand(11)
+    weights[4] = 0.0
+    kept = [unit for unit in range(11) if unit != 4]
+    exact = sum(weights[u] * left[u].T @ right[u] for u in kept)
+    for numbers in (1, 4 * places * 7, 2**19):
+        monkeypatch.setattr(pieces, "_CACHE", numbers)
+        found = pieces.Outer(left, right, (rows, columns)).weighted_sum(weights)
+        assert torch.allclose(found, exact, atol=1e-5)
