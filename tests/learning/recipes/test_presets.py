@@ -88,6 +88,33 @@ def test_the_paper_s_clip_is_for_each_layer(toy):
     assert recipe.clip.bounds((("a.weight",), ("b.weight",))) == pytest.approx((4.0, 4.0))
 
 
+def test_the_paper_s_network_with_other_settings(toy):
+    """The same topology; rates fall with the noise of a step's mean; for any epsilon."""
+    paper = preset("abadi-mnist", facts_of(toy, GREY, 60_000), epsilon=2)
+    recipes = [check(toy, "pca-mlp", GREY, epsilon, 60_000) for epsilon in (0.5, 2.0, 8.0)]
+    assert recipes[1].features == paper.features
+    assert recipes[1].model_options == paper.model_options | {"activation": "tanh"}
+    assert recipes[2].rate.start == 8.0
+    for recipe in recipes[:2]:
+        noise = recipe.plan(60_000).noise_multiplier / recipe.lot_size
+        assert recipe.rate.start == pytest.approx(0.0065 / noise)
+    other = preset("pca-mlp", facts_of(toy, (4, 4, 1), 2_000), epsilon=4)
+    assert other.features == PrivatePCA(16, 5.0)
+
+
+def test_photographs_have_opponent_colours(toy):
+    linear, network = (
+        preset(f"scattering-{name}", facts_of(toy, COLOUR, 50_000), epsilon=3)
+        for name in ("linear", "cnn")
+    )
+    assert linear.features.opponent
+    assert linear.features.mirrored
+    assert network.features.opponent
+    assert not network.features.mirrored
+    assert "Ohta" in linear.origin
+    assert "Ohta" in network.origin
+
+
 def test_by_default_the_shape_decides(toy):
     assert default_preset((7,)) == "table"
     assert default_preset((1, 28, 28)) == default_preset((3, 8, 8)) == "scattering-linear"

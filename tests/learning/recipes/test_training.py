@@ -1,5 +1,6 @@
 """A run by its recipe: what it leaves, what of it is public, and what it is charged for."""
 
+import gc
 import json
 import re
 
@@ -32,6 +33,19 @@ def doors(monkeypatch, ledger):
 
     monkeypatch.setattr(preparing, "inputs_of", noted)
     return seen
+
+
+def test_rows_do_not_outlive_the_run(toy):
+    """On a GPU, what waits for the collector of cycles is room that the next run lacks."""
+    toy.train()  # which imports
+    gc.collect()
+    gc.disable()
+    try:
+        toy.train(data=toy.data(139))
+        alive = [x for x in gc.get_objects() if type(x) is torch.Tensor and x.shape[:1] == (139,)]
+    finally:
+        gc.enable()
+    assert alive == []
 
 
 # --- what it leaves -------------------------------------------------------------------------------

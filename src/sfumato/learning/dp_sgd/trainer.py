@@ -69,6 +69,10 @@ from sfumato.ledger import Ledger
 __all__ = ["DPSGD"]
 
 
+def _nothing(step: int) -> None:
+    """Nobody wants to know."""
+
+
 class DPSGD:
     """Private training in the user's own loop: an iterator over batches, and ``backward``.
 
@@ -200,7 +204,7 @@ class DPSGD:
         self._rehearsal: Turns | None = None
         self._part: Part | None = None
         self._is_out = self._looping = False
-        self._after: Callable[[int], object] = lambda step: None
+        self._after: Callable[[int], object] = _nothing
         self._steps_taken = 0
 
     # --- what it promises -------------------------------------------------------------------------
@@ -363,7 +367,7 @@ class DPSGD:
 
     def fit(
         self, loss: Callable[..., Tensor], *, compile: bool = False,
-        after: Callable[[int], object] = lambda step: None,
+        after: Callable[[int], object] = _nothing,
     ) -> DPSGD:  # fmt: skip
         """The whole loop: ``loss(model, *batch)`` gives one number for each row.
 
@@ -375,15 +379,20 @@ class DPSGD:
         self._after = after
         if compile:
             self._step.compile(self.model, loss, self._recorder.tape)
-        for batch in self:
-            values = tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
-            if self._step.compiled and not self.rehearsing:
-                self._compiled_backward(values)
-            else:
-                with noted(self.rehearsing):
-                    losses = loss(self.model, *values)
-                self.backward(losses)
+        try:
+            for batch in self:
+                self._learn_from(batch, loss)
+        finally:
+            self._after = _nothing  # which may hold this trainer, and rows would outlive the run
         return self
+
+    def _learn_from(self, batch: Any, loss: Callable[..., Tensor]) -> None:
+        values = tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
+        if self._step.compiled and not self.rehearsing:
+            return self._compiled_backward(values)
+        with noted(self.rehearsing):
+            losses = loss(self.model, *values)
+        return self.backward(losses)
 
     def _compiled_backward(self, batch: tuple[Any, ...]) -> None:
         self._take_back()

@@ -12,6 +12,7 @@ from sfumato.core import validation
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import Coins
 from sfumato.learning.features.base import FeatureMap, image_shape
+from sfumato.learning.features.pictures import Mirrored, OpponentColours
 from sfumato.learning.features.scattering import Scattering
 
 __all__ = ["ScatteringFeatures"]
@@ -31,6 +32,9 @@ class ScatteringFeatures(FeatureMap):
         scales: J.
         orientations: L.
         groups: how many groups of channels are normalised; it must divide C K. None for none.
+        opponent: of brightness and two differences of colours instead of red, green and blue.
+        mirrored: of an image and its mirror image together, width / 2^(J+1) wide (rounded up):
+            for photographs, of which the sides do not matter.
 
     Reference: Tramèr and Boneh, "Differentially private learning needs better features (or much
     more data)", arXiv:2011.11660, section 3 and appendix.
@@ -40,6 +44,8 @@ class ScatteringFeatures(FeatureMap):
     scales: int = 2
     orientations: int = 8
     groups: int | None = 27
+    opponent: bool = False
+    mirrored: bool = False
 
     def __post_init__(self) -> None:
         for name in ("scales", "orientations"):
@@ -51,7 +57,12 @@ class ScatteringFeatures(FeatureMap):
         """Scattering and normalisation."""
         self.out_shape(shape)
         _, height, width = image_shape(shape, "scattering")
-        return _Stacked(Scattering((height, width), self.scales, self.orientations), self.groups)
+        found: nn.Module = _Stacked(Scattering((height, width), self.scales, self.orientations))
+        if self.opponent:
+            found = nn.Sequential(OpponentColours(), found)
+        if self.mirrored:
+            found = Mirrored(found)
+        return found if self.groups is None else nn.Sequential(found, _Normalised(self.groups))
 
     def out_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """(C K, height / 2^J, width / 2^J)."""
@@ -64,13 +75,18 @@ class ScatteringFeatures(FeatureMap):
                 f"{tuple(shape)}: pad or resize the images to {near[0]}x{near[1]}, or choose fewer "
                 "scales"
             )
+        if self.opponent and channels != 3:
+            raise ValueError(
+                f"opponent colours need images of 3 channels, got {tuple(shape)}: leave them out"
+            )
         found = channels * self._each
         if self.groups is not None and found % self.groups:
             raise ValueError(
                 f"groups must divide the {found} channels, got {self.groups!r}: choose a divisor, "
                 "or None for no normalisation"
             )
-        return found, height // step, width // step
+        width //= step
+        return found, height // step, -(-width // 2) if self.mirrored else width
 
     @property
     def _each(self) -> int:
@@ -86,23 +102,34 @@ class ScatteringFeatures(FeatureMap):
     @property
     def provenance(self) -> str:
         """The wavelets."""
+        colours = " of opponent colours" if self.opponent else ""
+        mirrored = ", of mirror images too" if self.mirrored else ""
         return (
-            f"scattering transform: {self.scales} scales of Morlet wavelets in {self.orientations} "
-            "orientations, fixed by formula; statistics of one example only"
+            f"scattering transform{colours}{mirrored}: {self.scales} scales of Morlet wavelets in "
+            f"{self.orientations} orientations, fixed by formula; statistics of one example only"
         )
 
 
 class _Stacked(nn.Module):
-    """(n, C, height, width) to (n, C K, height', width')."""
+    """(n, C, height, width) to (n, C K, height', width'), each channel by itself."""
 
-    def __init__(self, scattering: Scattering, groups: int | None) -> None:
+    def __init__(self, scattering: Scattering) -> None:
         super().__init__()
-        self.scattering, self.groups = scattering, groups
+        self.scattering = scattering
 
     def forward(self, images: Tensor) -> Tensor:
-        """Each channel by itself, then each example by itself."""
-        found = self.scattering(images).flatten(1, 2)
-        if self.groups is None:
-            return found
+        """K channels for each one."""
+        return self.scattering(images).flatten(1, 2)
+
+
+class _Normalised(nn.Module):
+    """Group normalisation of each example by itself."""
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.groups = groups
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Mean 0 and variance 1 within each group of channels."""
         # torch.nn.functional's would refuse a single row of a single number for each group.
-        return torch.group_norm(found, self.groups, eps=1e-5)
+        return torch.group_norm(features, self.groups, eps=1e-5)

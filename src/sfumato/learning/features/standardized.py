@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
 import numpy as np
@@ -61,7 +61,7 @@ class StandardizedScattering(FeatureMap):
 
     Attributes:
         noise_multiplier: of the private statistics; None for public ones alone.
-        scales, orientations: of the transform.
+        scales, orientations, opponent, mirrored: of the transform.
 
     Reference: the private statistics follow Tramèr and Boneh, arXiv:2011.11660, appendix, whose
     code takes its bounds from the data; here they are fixed, and relative to public scales.
@@ -71,6 +71,8 @@ class StandardizedScattering(FeatureMap):
     noise_multiplier: float | None = 6.0
     scales: int = 2
     orientations: int = 8
+    opponent: bool = False
+    mirrored: bool = False
 
     def __post_init__(self) -> None:
         if self.noise_multiplier is not None:
@@ -82,13 +84,16 @@ class StandardizedScattering(FeatureMap):
 
     @property
     def _scattering(self) -> ScatteringFeatures:
-        return ScatteringFeatures(self.scales, self.orientations, groups=None)
+        return ScatteringFeatures(
+            self.scales, self.orientations, None, self.opponent, self.mirrored
+        )
 
     def build(self, shape: tuple[int, ...]) -> nn.Module:
         """Scattering with public scales; private ones are neutral until they are fitted."""
         channels, height, width = image_shape(shape, "scattering")
         scattering = self._scattering.build(shape)
-        grey = self._scattering.build((1, height, width))
+        plain = replace(self._scattering, opponent=False, mirrored=False)
+        grey = plain.build((1, height, width))
         fields = transform(grey, pink_images(_PINK, height, width))
         mean, deviation = fields.mean((0, 2, 3)), fields.var((0, 2, 3)).sqrt()
         public = Standardize(mean.repeat(channels), deviation.repeat(channels))
@@ -144,10 +149,8 @@ class StandardizedScattering(FeatureMap):
     def provenance(self) -> str:
         """The wavelets and the random fields."""
         more = "" if self.noise_multiplier is None else "; private means and variances, charged"
-        return (
-            f"scattering transform ({self.scales} scales, {self.orientations} orientations) on the "
-            f"scale of random fields with a 1/f spectrum, fixed by formula{more}"
-        )
+        fixed = self._scattering.provenance.removesuffix("; statistics of one example only")
+        return f"{fixed}, on the scale of random fields with a 1/f spectrum{more}"
 
 
 class Standardize(nn.Module):
