@@ -10,7 +10,7 @@ import click
 import typer
 
 from sfumato import __version__
-from sfumato.cli import account, attack, calibrate, data, ledger, query, train
+from sfumato.cli import account, attack, audit, calibrate, data, ledger, query, train
 from sfumato.cli.demo import demo
 from sfumato.cli.output import console
 
@@ -26,6 +26,7 @@ app = typer.Typer(
 app.add_typer(account.app, name="account")
 app.add_typer(calibrate.app, name="calibrate")
 app.add_typer(attack.app, name="attack")
+app.add_typer(audit.app, name="audit")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(query.app, name="query")
 app.add_typer(data.app, name="data")

@@ -86,6 +86,8 @@ def dp_sgd(
     batch_size: Chosen.BatchSize = None,
     seed: Chosen.Seed = None,
     tuned_on: Chosen.TunedOn = None,
+    canaries: Chosen.CanaryCount = None,
+    canary_kind: Chosen.CanaryKind = "gradient",
     ledger: Annotated[
         str | None, typer.Option(help="Charge this ledger first.", rich_help_panel="Privacy")
     ] = None,
@@ -122,7 +124,9 @@ def dp_sgd(
     Examples:
     sfumato train dp-sgd --data mnist --epsilon 3 --out runs/mnist
 
-    sfumato train dp-sgd --data mnist --preset abadi-mnist --epsilon 2 --out runs/abadi
+    sfumato train dp-sgd --data mnist --preset pca-mlp --epsilon 2 --out runs/pca
+
+    sfumato train dp-sgd --data mnist --epsilon 4 --canaries 5000 --out runs/audited
 
     sfumato train dp-sgd --data patients.parquet --declared patients.toml --test test.parquet
     --epsilon 2 --ledger privacy.db --dataset patients --out runs/patients
@@ -309,6 +313,8 @@ def _tell(trained: Trained, seconds: float, as_json: bool) -> None:
         eyes = "" if trained.accuracy_is_public else " (on private rows: for your eyes only)"
         table.add_row("test accuracy", f"{100 * trained.accuracy:.2f} %{eyes}")
     table.add_row("hyper-parameters", record.facts["tuning"])
+    if trained.canaries is not None:
+        table.add_row("canaries", f"planted: sfumato audit --run {folder.path}")
     table.add_row("public", f"{folder.record_file}, {folder.model_file.name}")
     table.add_row("for you alone", str(folder.curator))
     console().print(table)

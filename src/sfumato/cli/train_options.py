@@ -22,10 +22,10 @@ __all__ = [
     "make_recipe",
 ]
 
-_PRIVACY, _MODEL, _TRAINING = "Privacy", "Data and model", "Training"
+_PRIVACY, _MODEL, _TRAINING, _AUDIT = "Privacy", "Data and model", "Training", "Audit"
 CLIPPINGS = ("flat", "per-layer", "automatic", "adaptive")
 # Of what may be said, what is no choice that a better score could have led to.
-_UNTUNED = ("unit", "rows_per_owner", "neighbours", "delta", "batch_size")
+_UNTUNED = ("unit", "rows_per_owner", "neighbours", "delta", "batch_size", "canaries")
 
 
 def _option(panel: str, text: str, *names: str, **more: Any) -> Any:
@@ -46,7 +46,12 @@ class Chosen:
         list[str] | None, _option(_MODEL, "NAME=VALUE for the model; may be repeated.")
     ]
     FeatureName = Annotated[
-        str | None, _option(_MODEL, "none, scattering, pca (private) or network (public weights).")
+        str | None,
+        _option(
+            _MODEL,
+            "none, scattering, standardized-scattering and pca (private), or network (public "
+            "weights).",
+        ),
     ]
     FeatureOption = Annotated[
         list[str] | None, _option(_MODEL, "NAME=VALUE for the features; may be repeated.")
@@ -87,6 +92,13 @@ class Chosen:
     ]
     BatchSize = Annotated[int | None, _option(_TRAINING, "The most rows in memory at a time.")]
     Seed = Annotated[int | None, _option(_TRAINING, "Of the initial weights, which are public.")]
+    CanaryCount = Annotated[
+        int | None,
+        _option(_AUDIT, "Plant so many canaries, for sfumato audit --run.", "--canaries"),
+    ]
+    CanaryKind = Annotated[
+        str, _option(_AUDIT, "gradient (white-box), mislabelled or natural (black-box).")
+    ]
     TunedOn = Annotated[
         str | None,
         _option(_PRIVACY, "Where hyper-parameters of your own come from, for the record."),
@@ -157,6 +169,10 @@ def _changes(said: Mapping[str, Any], base: Recipe) -> dict[str, Any]:
         found["clip"] = _clip(said["clipping"], said["clip"], base)
     if said["learning_rate"] is not None or said["last_learning_rate"] is not None:
         found["rate"] = _rate(said, base)
+    if said["canaries"] is not None:
+        from sfumato.learning.recipes.canaries import Canaries
+
+        found["canaries"] = Canaries(said["canaries"], said["canary_kind"])
     if said["noise_schedule"] is not None:
         found["noise_schedule"] = _schedule(said["noise_schedule"])
     return found

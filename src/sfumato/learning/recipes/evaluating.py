@@ -10,8 +10,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from sfumato.core import validation
 from sfumato.data import Dataset
@@ -21,7 +24,7 @@ from sfumato.learning.recipes.observing import Observer, Point
 from sfumato.learning.recipes.preparing import Prepared
 from sfumato.learning.runs.folder import RunFolder
 
-__all__ = ["Evaluation", "accuracy_of"]
+__all__ = ["Evaluation", "accuracy_of", "minus_losses"]
 
 _CURVE = "curve.json"
 
@@ -99,6 +102,18 @@ def accuracy_of(model: nn.Module, inputs: Tensor, labels: Tensor, batch: int = 2
         for rows, wanted in zip(inputs.split(batch), labels.split(batch), strict=True):
             right += int((model(rows).argmax(1) == wanted).sum())
     return right / len(labels)
+
+
+def minus_losses(
+    model: nn.Module, inputs: Tensor, labels: Tensor, batch: int = 2048
+) -> NDArray[np.float64]:
+    """How well the model knows each row: minus its loss, in eval mode, in float64."""
+    found: list[Tensor] = []
+    with torch.no_grad(), evaluating(model):
+        for rows, wanted in zip(inputs.split(batch), labels.split(batch), strict=True):
+            logits = model(rows).double()
+            found.append(-F.cross_entropy(logits, wanted, reduction="none"))
+    return torch.cat(found).cpu().numpy()
 
 
 @contextlib.contextmanager

@@ -157,7 +157,7 @@ def _scattering_linear(epsilon: float, size: int, shape: tuple[int, ...]) -> Rec
         lot_size=_lot(8192 / 60_000 if grey else 8192 / 50_000, size),
         clip=Flat(0.1),
         rate=Rate(steepest),
-        ema_decay=0.98,
+        ema_decay=0.99 if grey else 0.98,
         origin="chosen on Fashion-MNIST" if grey else f"{_TRAMER}; {_MIRRORED}; {_OPPONENT}",
     )
     return _slowed(recipe, size, factor)

@@ -23,12 +23,13 @@ from typing import Any, final
 from sfumato.core import validation
 from sfumato.core.events import Event
 from sfumato.core.neighbours import Neighbours
-from sfumato.learning.dp_sgd.clipping import Clipping, Flat
+from sfumato.learning.dp_sgd.clipping import Clipping, Flat, PerLayer
 from sfumato.learning.dp_sgd.lots import FixedSizeLots, Lots, PoissonLots, ShuffledLots
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.schedules import NoiseSchedule
 from sfumato.learning.features import FeatureMap, Plain
 from sfumato.learning.recipes.augments import augment_by_name
+from sfumato.learning.recipes.canaries import Canaries, CanaryKind
 from sfumato.learning.recipes.rates import OPTIMIZERS, Rate
 
 __all__ = ["LOTS", "NOT_STATED", "Recipe"]
@@ -70,6 +71,7 @@ class Recipe:
         augmentations: so many changed copies of each record, averaged before clipping.
         batch_size: the most rows in memory at a time.
         seed: of the initial weights, which are public; None draws one.
+        canaries: to plant for an audit; None for none.
         origin: where the hyper-parameters come from.
     """
 
@@ -98,6 +100,7 @@ class Recipe:
     augmentations: int = 1
     batch_size: int | None = None
     seed: int | None = None
+    canaries: Canaries | None = None
     origin: str = NOT_STATED
 
     def __post_init__(self) -> None:
@@ -120,6 +123,16 @@ class Recipe:
                 )
         if self.ema_decay is not None:
             validation.open_probability("ema_decay", self.ema_decay)
+        self._check_canaries()
+
+    def _check_canaries(self) -> None:
+        if self.canaries is None or self.canaries.kind is not CanaryKind.GRADIENT:
+            return
+        if isinstance(self.clip, PerLayer):
+            raise ValueError(
+                "gradient canaries have one long coordinate, which clipping by layers cuts to one "
+                "layer's part: clip as a whole (flat), or plant mislabelled canaries"
+            )
 
     # --- privacy --------------------------------------------------------------------------------
 
@@ -169,6 +182,7 @@ class Recipe:
             "rate": self.rate.to_dict(),
             "noise_schedule": self.noise_schedule.to_dict(),
             "neighbours": self.neighbours.value,
+            "canaries": None if self.canaries is None else self.canaries.to_dict(),
         }
 
     @classmethod
@@ -180,6 +194,8 @@ class Recipe:
             "rate": Rate.from_dict(data["rate"]),
             "noise_schedule": NoiseSchedule.from_dict(data["noise_schedule"]),
         }
+        if data.get("canaries") is not None:
+            parts["canaries"] = Canaries.from_dict(data["canaries"])
         return cls(**(dict(data) | parts))
 
     def changed(self, **values: Any) -> Recipe:

@@ -23,7 +23,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -36,7 +38,8 @@ from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.trainer import DPSGD
 from sfumato.learning.models import make_model
 from sfumato.learning.recipes.augments import augment_by_name
-from sfumato.learning.recipes.evaluating import Evaluation
+from sfumato.learning.recipes.canaries import CanaryScores, Planted, WithCanaries, canary_losses
+from sfumato.learning.recipes.evaluating import Evaluation, minus_losses
 from sfumato.learning.recipes.inputs import input_shape, labels_of
 from sfumato.learning.recipes.observing import History, Observer, Point, Shown
 from sfumato.learning.recipes.preparing import Prepared, check_sizes
@@ -46,7 +49,12 @@ from sfumato.learning.recipes.recording import curator_results, public_record
 from sfumato.learning.runs.folder import RunFolder
 from sfumato.ledger import Ledger
 
-__all__ = ["Trained", "train"]
+__all__ = ["CANARIES", "Trained", "train"]
+
+CANARIES = "canaries.json"
+"""Where the curator finds the canaries' scores."""
+
+_PLANTED = "planted.json"
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,7 @@ class Trained:
             told only if ``accuracy_is_public``.
         points: the learning curve, on the same terms.
         folder: where it all is; None if it was not kept.
+        canaries: what an audit needs, for the curator; None if none were planted.
     """
 
     model: nn.Module
@@ -68,6 +77,7 @@ class Trained:
     accuracy_is_public: bool
     points: tuple[Point, ...]
     folder: RunFolder | None
+    canaries: CanaryScores | None = None
 
 
 def train(
@@ -88,6 +98,7 @@ def train(
     request: Mapping[str, Any] | None = None,
     noise: NoiseSource | None = None,
     coins: Coins = SYSTEM,
+    included: NDArray[np.bool_] | None = None,
 ) -> Trained:
     """Trains a model privately.
 
@@ -108,6 +119,7 @@ def train(
         request: what was asked for, kept in the curator's folder for whoever resumes.
         noise: where the steps' noise comes from: cryptographic coins by default.
         coins: where everything else that is drawn comes from; seeded in tests only.
+        included: which canaries are in, where an audit tosses the coins; by default tossed here.
     """
     folder = None if out is None else RunFolder(out)
     if resume:
@@ -120,6 +132,7 @@ def train(
     if folder is not None and not resume:
         folder.begin({"recipe": recipe.to_dict()} | dict(request or {}))
     with _abandoning(folder, resume) as begun:
+        run.plant(included, resume)
         trainer = run.trainer(
             ledger=ledger, dataset=dataset, analyst=analyst, noise=noise,
             checkpoints=None if folder is None else folder.checkpoints,
@@ -173,6 +186,7 @@ class _Run:
         shape = input_shape(data.shape)
         self.prepared = Prepared(recipe.features, shape, device, folder, observer, coins)
         self.head, self.device = self._fresh_model().to(device), device
+        self.planted: Planted | None = None
 
     def _fresh_model(self) -> nn.Module:
         """The model with its public initial weights."""
@@ -189,6 +203,24 @@ class _Run:
                     f"{error} (inputs of the model are features {recipe.features.kind!r} of shape "
                     f"{shape}; with features none they are the data's own)"
                 ) from None
+
+    def plant(self, included: NDArray[np.bool_] | None, resumed: bool) -> None:
+        """Takes up or tosses the canaries' coins, if there are any."""
+        canaries = self.recipe.canaries
+        if canaries is None:
+            return
+        if self.data.owners is not None:
+            raise ValueError("canaries are records of their own: plant none where rows have owners")
+        if resumed and self.folder is not None:
+            self.planted = Planted.from_dict(self.folder.read_curator(_PLANTED))
+        else:
+            total, classes = len(self.data.train.labels), len(self.data.classes)
+            self.planted = Planted.draw(canaries, total, classes, self.coins, included)
+            if self.folder is not None:
+                self.folder.write_curator(_PLANTED, self.planted.to_dict())
+        if self.planted.is_gradient:
+            clip = getattr(self.recipe.clip, "clip", 1.0)
+            self.head = WithCanaries(self.head, canaries.count, clip).to(self.device)
 
     def trainer(self, **more: Any) -> DPSGD:
         """The engine, with everything that the recipe says."""
@@ -209,16 +241,28 @@ class _Run:
 
     def _rows(self) -> Deferred:
         inputs, labels = self.data.train
+        planted, classes = self.planted, len(self.data.classes)
+        kept = slice(None) if planted is None else planted.kept(len(labels))
         like = (
             torch.empty(0, *self.prepared.shape, device=self.device),
-            torch.empty(0, dtype=torch.int64, device=self.device),
+            *(torch.empty(0, dtype=torch.int64, device=self.device),) * (2 if self._marked else 1),
         )
 
-        def make() -> tuple[Tensor, Tensor]:
-            made = self.prepared.fitted(inputs, self.data.bounds)
-            return made, labels_of(labels, len(self.data.classes)).to(self.device)
+        def make() -> tuple[Tensor, ...]:
+            made = self.prepared.fitted(inputs[kept], self.data.bounds)
+            wanted = labels_of(labels, classes)
+            if planted is None:
+                return made, wanted.to(self.device)
+            wanted = planted.relabelled(wanted, classes)[kept].to(self.device)
+            return planted.extended(made, wanted) if planted.is_gradient else (made, wanted)
 
-        return Deferred(make, like, len(labels))
+        count = len(labels) if planted is None else planted.total(len(labels))
+        return Deferred(make, like, count)
+
+    @property
+    def _marked(self) -> bool:
+        """Whether rows have a mark that tells canaries from others."""
+        return self.planted is not None and self.planted.is_gradient
 
     def resume(self, trainer: DPSGD) -> None:
         """Takes up features, weights and the count of steps."""
@@ -235,9 +279,12 @@ class _Run:
         """The loop, then the files."""
         evaluation = Evaluation(self.data, self.prepared, trainer, self.folder, self.observer)
         evaluation.plan(evaluations)
-        trainer.fit(_losses, compile=compiled, after=evaluation.after)
+        losses = canary_losses if self._marked else _losses
+        trainer.fit(losses, compile=compiled, after=evaluation.after)
         accuracy = evaluation.final()  # before whole(), which puts the averaged weights in place
+        pushed = self.head.scores if isinstance(self.head, WithCanaries) else None
         model = self.whole(trainer)
+        canaries = self._scored(pushed)
         record = public_record(trainer, self.recipe, self.data, self.prepared, evaluation)
         if self.folder is not None:
             self.folder.write_curator(
@@ -246,8 +293,26 @@ class _Run:
             self.folder.write_model(model.state_dict())
             self.folder.write_record(record.to_dict())
         return Trained(
-            model, record, accuracy, self.data.test_is_public, tuple(evaluation.points), self.folder
-        )
+            model, record, accuracy, self.data.test_is_public, tuple(evaluation.points),
+            self.folder, canaries,
+        )  # fmt: skip
+
+    def _scored(self, pushed: NDArray[np.float64] | None) -> CanaryScores | None:
+        """The canaries' scores, kept for the curator."""
+        if self.planted is None:
+            return None
+        scores = self._minus_losses(self.planted) if pushed is None else pushed
+        found = CanaryScores(self.planted.canaries.kind, self.planted.included, scores)
+        if self.folder is not None:
+            self.folder.write_curator(CANARIES, found.to_dict())
+        return found
+
+    def _minus_losses(self, planted: Planted) -> NDArray[np.float64]:
+        inputs, labels = self.data.train
+        classes = len(self.data.classes)
+        features = self.prepared.applied(inputs[planted.rows], self.data.bounds)
+        wanted = planted.relabelled(labels_of(labels, classes), classes)[planted.rows]
+        return minus_losses(self.head, features, wanted.to(features.device))
 
     def whole(self, trainer: DPSGD) -> nn.Module:
         """Features and model as one module, with the averaged weights if there are any."""
@@ -255,7 +320,8 @@ class _Run:
             with trainer.averaged():
                 weights = {n: w.detach().clone() for n, w in self.head.state_dict().items()}
             self.head.load_state_dict(weights)
-        return nn.Sequential(self.prepared.module, self.head).eval()
+        head = self.head.inner if isinstance(self.head, WithCanaries) else self.head
+        return nn.Sequential(self.prepared.module, head).eval()
 
 
 def _losses(model: Callable[[Tensor], Tensor], inputs: Tensor, labels: Tensor) -> Tensor:

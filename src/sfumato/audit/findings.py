@@ -1,0 +1,99 @@
+"""What an audit found: a lower bound on epsilon, how sure it is, and what was claimed.
+
+An accountant proves "at most epsilon"; an audit shows "at least epsilon". Between the two lies what
+nobody knows. A lower bound above the claim is not a statistic but a bug report.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from sfumato.core import validation
+from sfumato.core.guarantee import Guarantee
+from sfumato.core.records import versions
+
+__all__ = ["Finding", "Verdict"]
+
+
+class Verdict(StrEnum):
+    """What follows for the claim."""
+
+    CONSISTENT = "consistent"
+    REFUTED = "refuted"
+    NO_CLAIM = "no claim"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """At least this epsilon, at this delta, with this confidence.
+
+    Attributes:
+        epsilon: the lower bound. With probability ``confidence`` over everything that was drawn,
+            searches included, no smaller epsilon holds at ``delta``.
+        delta: at which.
+        confidence: 1 for a computation without sampling.
+        method: how it was found.
+        claim: what was promised; its delta is ``delta``.
+        facts: what a reader needs to repeat or to doubt it: sizes, counts, the event.
+        private: whether ``facts`` and the bound itself come from private rows; then they are the
+            curator's alone.
+
+    >>> from sfumato.core.neighbours import Neighbours
+    >>> claim = Guarantee(1.0, 0.0, Neighbours.ADD_REMOVE)
+    >>> print(Finding(1.99, 0.0, 1.0, "exact", claim))
+    at least epsilon 1.99 at delta 0 (exact): REFUTES the claimed epsilon 1
+    """
+
+    epsilon: float
+    delta: float
+    confidence: float
+    method: str
+    claim: Guarantee | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    private: bool = False
+
+    def __post_init__(self) -> None:
+        if self.epsilon != math.inf:
+            validation.non_negative("epsilon", self.epsilon)
+        validation.delta("delta", self.delta)
+        if self.confidence != 1:
+            validation.open_probability("confidence", self.confidence)
+        if self.claim is not None and not self.claim.delta <= self.delta:
+            validation.fail("delta", f"at least the claim's {self.claim.delta}", self.delta)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Refuted if the bound is above the claim."""
+        if self.claim is None:
+            return Verdict.NO_CLAIM
+        return Verdict.REFUTED if self.epsilon > self.claim.epsilon else Verdict.CONSISTENT
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the claim is."""
+        return self.verdict is Verdict.REFUTED
+
+    def __str__(self) -> str:
+        sure = self.method if self.confidence == 1 else f"{self.confidence:.4g} confidence"
+        found = f"at least epsilon {self.epsilon:.4g} at delta {self.delta:.4g} ({sure})"
+        if self.claim is None:
+            return found
+        word = "REFUTES" if self.refuted else "consistent with"
+        return f"{found}: {word} the claimed epsilon {self.claim.epsilon:.4g}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: the audit's record."""
+        return {
+            "audit": self.method,
+            "epsilon_at_least": self.epsilon if math.isfinite(self.epsilon) else "inf",
+            "delta": self.delta,
+            "confidence": self.confidence,
+            "claim": None if self.claim is None else self.claim.to_dict(),
+            "verdict": self.verdict.value,
+            "facts": dict(self.facts),
+            "software": versions(),
+        }

@@ -1,0 +1,131 @@
+"""``sfumato audit``: is it as private as it says?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sfumato.cli.options import AsJson
+from sfumato.cli.output import console, plain_table, print_json, working
+
+if TYPE_CHECKING:
+    from sfumato.audit.findings import Finding
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Test guarantees by attack: lower bounds on epsilon, beside the proofs.")
+
+Confidence = Annotated[float, typer.Option(help="Of the whole procedure, searches included.")]
+_AUDIT = "audit.json"
+
+
+@app.callback(invoke_without_command=True)
+def audit(
+    context: typer.Context,
+    run: Annotated[
+        Path | None, typer.Option(help="A finished run with canaries (train ... --canaries).")
+    ] = None,
+    analysis: Annotated[
+        str,
+        typer.Option(
+            help="guesses: for every (epsilon, delta); gaussian: tighter, for Gaussian noise."
+        ),
+    ] = "guesses",
+    confidence: Confidence = 0.95,
+    as_json: AsJson = False,
+) -> None:
+    """Audits a finished run by its canaries, or whatever a subcommand names.
+
+    Examples:
+    sfumato audit --run runs/audited
+
+    sfumato audit claims
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if run is None:
+        raise ValueError("run must be given (--run runs/a), or a subcommand: see --help")
+    finding = _audited_run(run, analysis, confidence)
+    if as_json:
+        print_json(finding.to_dict())
+    else:
+        _tell(f"The run in {run}", finding)
+
+
+def _audited_run(run: Path, analysis: str, confidence: float) -> Finding:
+    from dataclasses import replace
+
+    from sfumato.audit import audit_scores
+    from sfumato.core.guarantee import Guarantee
+    from sfumato.learning.recipes.canaries import CanaryKind, CanaryScores
+    from sfumato.learning.recipes.training import CANARIES
+    from sfumato.learning.runs import RunFolder
+
+    folder = RunFolder(run)
+    claim = Guarantee.from_dict(folder.record()["guarantee"])
+    if not (folder.curator / CANARIES).exists():
+        raise ValueError(
+            f"the run in {run} must have canaries to be audited: plant them in a new run (sfumato "
+            "train ... --canaries 1000)"
+        )
+    planted = CanaryScores.from_dict(folder.read_curator(CANARIES))
+    finding = audit_scores(
+        planted.scores, planted.included, claim=claim, confidence=confidence, analysis=analysis
+    )
+    private = planted.kind is not CanaryKind.GRADIENT
+    finding = replace(finding, private=private, facts={**finding.facts, "kind": planted.kind.value})
+    folder.write_curator(_AUDIT, finding.to_dict())
+    return finding
+
+
+@app.command()
+def step(
+    noise_multiplier: Annotated[float, typer.Option(help="Of the step.")] = 1.0,
+    steps: Annotated[int, typer.Option(help="In a row.")] = 2,
+    games: Annotated[int, typer.Option(help="How often a canary is in or out.")] = 100_000,
+    confidence: Confidence = 0.99,
+    as_json: AsJson = False,
+) -> None:
+    """Audits the engine's own steps, on this machine: is the noise as large as it should be?
+
+    Example: sfumato audit step --noise-multiplier 1.1
+    """
+    with working("taking steps"):
+        from sfumato.audit import audit_step
+        from sfumato.learning.dp_sgd.games import EngineSteps
+
+        engine = EngineSteps(noise_multiplier, steps=steps)
+        finding = audit_step(
+            engine, multiplier=engine.multiplier, games=games, confidence=confidence
+        )
+    if as_json:
+        print_json(finding.to_dict())
+        return
+    _tell(f"{steps} steps with noise multiplier {noise_multiplier:g}", finding)
+
+
+def _tell(title: str, finding: Finding) -> None:
+    table = plain_table(title)
+    table.add_column("", no_wrap=True)
+    table.add_column("")
+    table.add_row("at least", f"epsilon {finding.epsilon:.4g} at delta {finding.delta:.4g}")
+    if finding.claim is not None:
+        table.add_row("claimed", str(finding.claim))
+    table.add_row("verdict", _verdict(finding))
+    table.add_row("confidence", "certain" if finding.confidence == 1 else f"{finding.confidence:g}")
+    table.add_row("how", finding.method)
+    for name, value in finding.facts.items():
+        table.add_row(name.replace("_", " "), str(value))
+    if finding.private:
+        table.add_row("for you alone", "it was measured on rows of the data")
+    console().print(table)
+
+
+def _verdict(finding: Finding) -> str:
+    if finding.claim is None:
+        return "no claim to compare with"
+    if finding.refuted:
+        return "REFUTED: the claim does not hold"
+    return "consistent: nothing found against the claim"

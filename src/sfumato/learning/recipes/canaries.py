@@ -1,0 +1,255 @@
+"""Canaries: rows of the auditor's own, each in the training set by the toss of a fair coin.
+
+What an attacker can tell about them afterwards is a lower bound on what training gives away; see
+:mod:`sfumato.audit`. Three kinds:
+
+=============  ===================================================================================
+gradient       white-box. A canary's gradient is one coordinate of an extra vector of parameters
+               that nothing else touches, as long as the clip norm allows: the strongest there is.
+               It takes the way of every row through sampling, clipping, noise and optimizer, but
+               does not disturb the model. Its score is how far its parameter was pushed.
+mislabelled    black-box. Rows of the data with a wrong label; the score is minus the loss.
+natural        black-box. Rows of the data as they are; the score is minus the loss.
+=============  ===================================================================================
+
+Formal guarantees
+- Which rows are canaries, and which of them are in, depends on coins alone, and canaries are units
+  like others. So what training promises to every record holds with canaries as without.
+- The coins, and scores of rows of the data, are the curator's.
+
+References: Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run",
+arXiv:2305.08846, section 6 (Dirac canaries); Nasr et al., arXiv:2302.07956.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sfumato.core import validation
+from sfumato.core.randomness import Coins
+
+__all__ = ["Canaries", "CanaryKind", "CanaryScores", "Planted", "WithCanaries", "canary_losses"]
+
+_PUSH = 1000.0  # the loss of a gradient canary, in clip norms: far above what clipping leaves
+
+
+class CanaryKind(StrEnum):
+    """See the module."""
+
+    GRADIENT = "gradient"
+    MISLABELLED = "mislabelled"
+    NATURAL = "natural"
+
+
+@final
+@dataclass(frozen=True)
+class Canaries:
+    """How many, of which kind.
+
+    Attributes:
+        count: about half of them will be in.
+        kind: see the module.
+    """
+
+    count: int
+    kind: CanaryKind = CanaryKind.GRADIENT
+
+    def __post_init__(self) -> None:
+        validation.at_least("canaries", self.count, 2)
+        object.__setattr__(self, "kind", validation.choice("kind", self.kind, CanaryKind))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Canaries:
+        """The inverse of :meth:`to_dict`."""
+        return cls(**data)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CanaryScores:
+    """What an audit needs to know of a run, for the curator.
+
+    Attributes:
+        kind: of the canaries.
+        included: which were in.
+        scores: higher where that seems more likely.
+    """
+
+    kind: CanaryKind
+    included: NDArray[np.bool_]
+    scores: NDArray[np.float64]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "kind": self.kind.value,
+            "included": self.included.tolist(),
+            "scores": self.scores.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> CanaryScores:
+        """The inverse of :meth:`to_dict`."""
+        kind = CanaryKind(data["kind"])
+        return cls(kind, np.array(data["included"], bool), np.array(data["scores"], float))
+
+
+@final
+class Planted:
+    """The canaries of one run.
+
+    Args:
+        canaries: how many, of which kind.
+        included: the coins.
+        rows: which rows of the data they are; none for gradients.
+        shifts: by how many classes their labels are off.
+    """
+
+    def __init__(
+        self,
+        canaries: Canaries,
+        included: NDArray[np.bool_],
+        rows: NDArray[np.int64],
+        shifts: NDArray[np.int64],
+    ) -> None:
+        self.canaries, self.included, self.rows, self.shifts = canaries, included, rows, shifts
+
+    @classmethod
+    def draw(
+        cls,
+        canaries: Canaries,
+        total: int,
+        classes: int,
+        coins: Coins,
+        included: NDArray[np.bool_] | None = None,
+    ) -> Planted:
+        """Tosses the coins, and picks some of ``total`` rows if they are needed; reads none.
+
+        Raises:
+            ValueError: if there are fewer rows than canaries.
+        """
+        count, kind = canaries.count, canaries.kind
+        bits = _bits(count, coins) if included is None else np.asarray(included, bool)
+        if bits.shape != (count,):
+            validation.fail("included", f"{count} booleans", bits.shape)
+        if kind is CanaryKind.GRADIENT:
+            return cls(canaries, bits, np.zeros(0, np.int64), np.zeros(0, np.int64))
+        if count > total:  # by how many is the data's secret
+            raise ValueError("canaries must be fewer than the rows to train on: plant fewer")
+        rows = np.argsort(coins.words(total), kind="stable")[:count].astype(np.int64)
+        shifts = np.zeros(count, np.int64)
+        if kind is CanaryKind.MISLABELLED:
+            shifts += (coins.words(count) % np.uint64(classes - 1)).astype(np.int64) + 1
+        return cls(canaries, bits, rows, shifts)
+
+    # --- rows -----------------------------------------------------------------------------------
+
+    @property
+    def is_gradient(self) -> bool:
+        """Whether canaries are gradients, not rows of the data."""
+        return self.canaries.kind is CanaryKind.GRADIENT
+
+    def kept(self, total: int) -> NDArray[np.int64]:
+        """The rows of the data that are trained on: all but the canaries that are out."""
+        stays = np.ones(total, bool)
+        stays[self.rows[~self.included] if len(self.rows) else []] = False
+        return np.flatnonzero(stays)
+
+    def total(self, rows: int) -> int:
+        """How many rows are trained on, of so many of the data."""
+        if self.is_gradient:
+            return rows + int(self.included.sum())
+        return rows - int((~self.included).sum())
+
+    def relabelled(self, labels: Tensor, classes: int) -> Tensor:
+        """All labels, with those of the canaries."""
+        changed = labels.clone()
+        shifts = torch.as_tensor(self.shifts, device=labels.device)
+        changed[self.rows] = (labels[self.rows] + shifts) % classes
+        return changed
+
+    def extended(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows with ids, -1 for those of the data, and a row for each gradient that is in."""
+        ids = torch.as_tensor(np.flatnonzero(self.included), device=inputs.device)
+        blank = inputs.new_zeros(len(ids), *inputs.shape[1:])
+        none = torch.full((len(inputs),), -1, dtype=torch.int64, device=inputs.device)
+        return (
+            torch.cat([inputs, blank]),
+            torch.cat([labels, labels.new_zeros(len(ids))]),
+            torch.cat([none, ids]),
+        )
+
+    # --- JSON, for the curator ------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "canaries": self.canaries.to_dict(),
+            "included": self.included.tolist(),
+            "rows": self.rows.tolist(),
+            "shifts": self.shifts.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Planted:
+        """The inverse of :meth:`to_dict`."""
+        return cls(
+            Canaries.from_dict(data["canaries"]),
+            np.array(data["included"], bool),
+            np.array(data["rows"], np.int64),
+            np.array(data["shifts"], np.int64),
+        )
+
+
+class WithCanaries(nn.Module):
+    """A model and a parameter for each gradient canary.
+
+    Args:
+        inner: the model.
+        count: of canaries.
+        clip: the clip norm.
+    """
+
+    def __init__(self, inner: nn.Module, count: int, clip: float) -> None:
+        super().__init__()
+        self.inner, self.push = inner, _PUSH * clip
+        self.canaries = nn.Parameter(torch.zeros(count, 1))
+
+    def forward(self, inputs: Tensor, ids: Tensor | None = None) -> Any:
+        """The model alone; with ids its output, and each canary's own loss.
+
+        The gradient of that loss is one long coordinate.
+        """
+        if ids is None:
+            return self.inner(inputs)
+        own = self.push * F.embedding(ids.clamp(min=0), self.canaries).squeeze(1)
+        return self.inner(inputs), own
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        """How far each canary's parameter went down."""
+        return -self.canaries.detach().cpu().double().squeeze(1).numpy()
+
+
+def canary_losses(model: nn.Module, inputs: Tensor, labels: Tensor, ids: Tensor) -> Tensor:
+    """The canary's own loss where there is one, the model's everywhere else."""
+    logits, own = model(inputs, ids)
+    return torch.where(ids >= 0, own, F.cross_entropy(logits, labels, reduction="none"))
+
+
+def _bits(count: int, coins: Coins) -> NDArray[np.bool_]:
+    words = coins.words(-(-count // 64))
+    return np.unpackbits(words.view(np.uint8))[:count].astype(bool)

@@ -1,0 +1,89 @@
+"""``sfumato audit``: runs, steps, and what they say."""
+
+import json
+
+import pytest
+import torch
+
+from sfumato.cli.main import main
+
+TRAIN = (
+    "train dp-sgd --data digits --features none --noise-multiplier 2 --steps 30 --lot-size 200 "
+    "--learning-rate 1 --clip 1 --no-progress --evaluations 0"
+)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+
+    def said(text):
+        with pytest.raises(SystemExit) as ended:
+            main(text.split())
+        shown = capsys.readouterr()
+        return ended.value.code or 0, shown.out, shown.err
+
+    yield said
+    torch.set_num_threads(threads)
+
+
+def test_a_run_with_canaries_is_audited(run, tmp_path):
+    code, out, _ = run(f"{TRAIN} --canaries 500 --out a")
+    assert code == 0
+    assert "sfumato audit --run a" in out
+    code, out, _ = run("audit --run a --json")
+    assert code == 0
+    found = json.loads(out)
+    assert found["verdict"] == "consistent"
+    assert 0 < found["epsilon_at_least"] < found["claim"]["epsilon"]
+    assert found["confidence"] == 0.95
+    assert found["facts"]["canaries"] == 500
+    assert found["facts"]["kind"] == "gradient"
+    assert json.loads((tmp_path / "a" / "curator" / "audit.json").read_text()) == found
+    code, out, _ = run("audit --run a --analysis gaussian --confidence 0.99")
+    assert code == 0
+    assert "consistent: nothing found against the claim" in out
+    assert "for you alone" not in out
+
+
+def test_what_rows_of_the_data_say_is_for_their_owner(run, tmp_path):
+    assert run(f"{TRAIN} --canaries 100 --canary-kind mislabelled --out a")[0] == 0
+    code, out, _ = run("audit --run a")
+    assert code == 0
+    assert "for you alone" in out
+    assert (tmp_path / "a" / "curator" / "audit.json").stat().st_mode & 0o077 == 0
+    assert not (tmp_path / "a" / "audit.json").exists()
+
+
+def test_steps_of_the_engine_are_audited(run):
+    code, out, _ = run("audit step --noise-multiplier 0.9 --games 30000 --json")
+    assert code == 0
+    found = json.loads(out)
+    assert found["verdict"] == "consistent"
+    assert found["epsilon_at_least"] > 0.8 * found["claim"]["epsilon"]
+    assert "multiplier at most" in run("audit step --games 3000")[1]
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("audit", "run must be given"),
+        ("audit --run nowhere", "must hold a finished run"),
+        ("audit step --noise-multiplier 0", "noise_multiplier must be"),
+        ("audit step --games 5", "games must be"),
+    ],
+)
+def test_mistakes(run, command, message):
+    code, out, error = run(command)
+    assert code == 2
+    assert out == ""
+    assert message in " ".join(error.split())
+
+
+def test_a_run_without_canaries_says_what_to_do(run):
+    assert run(f"{TRAIN} --out a")[0] == 0
+    code, _, error = run("audit --run a")
+    assert code == 2
+    assert "--canaries 1000" in error

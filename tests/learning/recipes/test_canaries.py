@@ -1,0 +1,188 @@
+"""Canaries: planted by coins alone, through the engine like any row, for the curator only."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from sfumato.audit import audit_scores
+from sfumato.core.randomness import SYSTEM, SeededCoins
+from sfumato.learning.dp_sgd import Automatic, Flat, PerLayer
+from sfumato.learning.recipes import Recipe
+from sfumato.learning.recipes.canaries import Canaries, CanaryKind, CanaryScores, Planted
+
+KINDS = list(CanaryKind)
+
+
+def planted(toy, kind="gradient", count=20, **more):
+    return toy.recipe(canaries=Canaries(count, kind), **more)
+
+
+# --- planting -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_planted_canaries_survive_json(kind):
+    found = Planted.draw(Canaries(30, kind), 100, 5, SeededCoins(1))
+    again = Planted.from_dict(json.loads(json.dumps(found.to_dict())))
+    assert again.canaries == found.canaries
+    for name in ("included", "rows", "shifts"):
+        assert np.array_equal(getattr(again, name), getattr(found, name))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_about_half_are_in_and_rows_are_spread(kind):
+    found = Planted.draw(Canaries(1000, kind), 3000, 5, SeededCoins(1))
+    assert 400 < found.included.sum() < 600
+    if kind is CanaryKind.GRADIENT:
+        assert len(found.rows) == 0
+        return
+    assert len(set(found.rows.tolist())) == 1000
+    assert 1350 < found.rows.mean() < 1650
+    wrong = kind is CanaryKind.MISLABELLED
+    assert (found.shifts > 0).all() == wrong
+    assert set(found.shifts.tolist()) == ({1, 2, 3, 4} if wrong else {0})
+
+
+def test_canaries_that_are_out_are_not_trained_on():
+    found = Planted.draw(Canaries(40, "mislabelled"), 100, 3, SeededCoins(1))
+    kept = found.kept(100)
+    assert found.total(100) == len(kept) == 100 - (~found.included).sum()
+    assert not set(kept) & set(found.rows[~found.included])
+    assert set(found.rows[found.included]) <= set(kept)
+    labels = torch.arange(100) % 3
+    changed = found.relabelled(labels, 3)
+    assert (changed[found.rows] != labels[found.rows]).all()
+    others = np.setdiff1d(np.arange(100), found.rows)
+    assert torch.equal(changed[others], labels[others])
+
+
+def test_gradient_canaries_are_extra_rows():
+    found = Planted.draw(Canaries(10), 4, 3, SeededCoins(1))
+    inputs, labels, ids = found.extended(torch.ones(4, 2), torch.ones(4, dtype=torch.int64))
+    expected = np.flatnonzero(found.included)
+    assert len(inputs) == len(labels) == len(ids) == found.total(4) == 4 + len(expected)
+    assert ids.tolist() == [-1] * 4 + expected.tolist()
+    assert inputs[4:].abs().sum() == 0
+
+
+# --- training -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_with_canaries(toy, tmp_path, kind):
+    recipe = planted(toy, kind)
+    trained = toy.train(recipe, out=tmp_path / "a")
+    assert trained.canaries.kind is kind
+    assert trained.canaries.scores.shape == trained.canaries.included.shape == (20,)
+    assert np.isfinite(trained.canaries.scores).all()
+    stored = CanaryScores.from_dict(
+        json.loads((tmp_path / "a" / "curator" / "canaries.json").read_text())
+    )
+    assert np.array_equal(stored.scores, trained.canaries.scores)
+    assert np.array_equal(stored.included, trained.canaries.included)
+    record = json.loads((tmp_path / "a" / "record.json").read_text())
+    assert Recipe.from_dict(record["parameters"]["recipe"]) == recipe
+
+
+def test_the_guarantee_and_the_released_model_are_as_without(toy, tmp_path):
+    plain, audited = toy.train(), toy.train(planted(toy), out=tmp_path / "a")
+    assert audited.record.guarantee == plain.record.guarantee
+    assert audited.record.event == plain.record.event
+    assert audited.model.state_dict().keys() == plain.model.state_dict().keys()
+    public = (tmp_path / "a" / "record.json").read_text()
+    assert not re.search(r'"included"|"scores"', public)
+    assert (tmp_path / "a" / "curator" / "canaries.json").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "a" / "curator" / "planted.json").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("clip", [Flat(0.5), Automatic(0.5)])
+def test_a_gradient_canary_pushes_by_the_clip_norm(toy, clip):
+    """Lots of everybody, almost no noise, plain SGD: steps times rate times C over the lot size."""
+    recipe = planted(
+        toy, noise_multiplier=0.01, lot_size=150, clip=clip, momentum=0.0, steps=4, delta=1e-3
+    )
+    found = toy.train(recipe).canaries
+    expected = 4 * 0.5 * 0.5 / 150
+    assert found.scores[found.included] == pytest.approx(expected, rel=0.03)
+    assert np.abs(found.scores[~found.included]).max() < 0.03 * expected
+
+
+def test_canaries_do_not_disturb_the_model(toy):
+    """With the same coins and almost no noise the model is the same, but for sampling."""
+    quiet = {"noise_multiplier": 0.01, "lot_size": 150, "steps": 4}
+    plain, audited = toy.train(toy.recipe(**quiet)), toy.train(planted(toy, **quiet))
+    for name, weights in plain.model.state_dict().items():
+        assert torch.allclose(weights, audited.model.state_dict()[name], atol=1e-3)
+
+
+def test_mislabelled_canaries_that_were_in_fit_better(toy):
+    recipe = planted(
+        toy, "mislabelled", 30, noise_multiplier=0.01, lot_size=120, steps=150, model="mlp",
+        model_options={"hidden": 200}, clip=Flat(10.0),
+    )  # fmt: skip
+    found = toy.train(recipe).canaries
+    assert found.scores[found.included].mean() > found.scores[~found.included].mean()
+
+
+def test_the_auditor_may_toss_the_coins(toy):
+    included = np.arange(20) % 2 == 0
+    found = toy.train(planted(toy), included=included).canaries
+    assert np.array_equal(found.included, included)
+    with pytest.raises(ValueError, match="included must be 20 booleans"):
+        toy.train(planted(toy), included=included[:5])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_resumed_run_has_the_same_canaries(toy, tmp_path, kind):
+    recipe = planted(toy, kind)
+    toy.cut_off(tmp_path / "a", recipe, checkpoint_every=1)
+    before = json.loads((tmp_path / "a" / "curator" / "planted.json").read_text())
+    trained = toy.train(recipe, out=tmp_path / "a", resume=True, coins=SYSTEM)
+    assert trained.canaries.included.tolist() == before["included"]
+
+
+def test_an_audit_of_a_run_stays_below_its_claim(toy):
+    recipe = planted(toy, count=400, steps=30, lot_size=50)
+    trained = toy.train(recipe)
+    finding = audit_scores(
+        trained.canaries.scores, trained.canaries.included, claim=trained.record.guarantee,
+        analysis="gaussian",
+    )  # fmt: skip
+    assert 0 < finding.epsilon < trained.record.guarantee.epsilon
+
+
+def test_a_run_without_enough_noise_is_refuted(toy):
+    """The same canaries, with a tenth of the noise that the plan promises."""
+
+    class Faint(toy.Noted):
+        def normal(self, like, std):
+            return 0.1 * super().normal(like, std)
+
+    recipe = planted(toy, count=2000, steps=30, lot_size=50, noise_multiplier=2.0)
+    trained = toy.train(recipe, noise=Faint())
+    finding = audit_scores(
+        trained.canaries.scores, trained.canaries.included, claim=trained.record.guarantee,
+        analysis="gaussian",
+    )  # fmt: skip
+    assert finding.refuted
+
+
+# --- mistakes -----------------------------------------------------------------------------------
+
+
+def test_mistakes(toy, tmp_path):
+    with pytest.raises(ValueError, match="canaries must be a whole number, 2 or above"):
+        Canaries(1)
+    with pytest.raises(ValueError, match="kind must be"):
+        Canaries(10, "golden")
+    with pytest.raises(ValueError, match="clip as a whole"):
+        planted(toy, clip=PerLayer(1.0))
+    with pytest.raises(ValueError, match="plant fewer"):
+        toy.train(planted(toy, "natural", 1000), out=tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+    owned = toy.with_owners(np.arange(137))
+    with pytest.raises(ValueError, match="records of their own"):
+        toy.train(planted(toy), owned)
