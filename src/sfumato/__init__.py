@@ -27,6 +27,14 @@ if TYPE_CHECKING:
         epsilon_curve,
         privacy_profile,
     )
+    from sfumato.audit import (
+        Finding,
+        audit_games,
+        audit_scores,
+        audit_step,
+        audit_training,
+        audit_two_runs,
+    )
     from sfumato.core import (
         Event,
         Guarantee,
@@ -72,7 +80,16 @@ if TYPE_CHECKING:
         StandardizedScattering,
     )
     from sfumato.learning.models import make_model
-    from sfumato.learning.recipes import Rate, Recipe, Run, Trained, load_run, preset, train
+    from sfumato.learning.recipes import (
+        Canaries,
+        Rate,
+        Recipe,
+        Run,
+        Trained,
+        load_run,
+        preset,
+        train,
+    )
     from sfumato.ledger import Budget, BudgetExceeded, Ledger
     from sfumato.mechanisms import sensitivity
     from sfumato.mechanisms.crossover import crossover_dimension, laplace_or_gaussian
@@ -112,6 +129,7 @@ _HOMES = {
         "Accountant PrivacyProfile account account_many calibrate calibrate_noise "
         "calibrate_sample_rate calibrate_steps epsilon_curve privacy_profile"
     ),
+    "sfumato.audit": ("Finding audit_games audit_scores audit_step audit_training audit_two_runs"),
     "sfumato.core": "Event Guarantee Neighbours Norm Record Release SeededCoins Sensitivity events",
     "sfumato.core.events": "compose dp_sgd repeat",
     "sfumato.data": (
@@ -126,7 +144,7 @@ _HOMES = {
         "PrivatePCA PublicNetwork ScatteringFeatures StandardizedScattering"
     ),
     "sfumato.learning.models": "make_model",
-    "sfumato.learning.recipes": "Rate Recipe Run Trained load_run preset train",
+    "sfumato.learning.recipes": "Canaries Rate Recipe Run Trained load_run preset train",
     "sfumato.ledger": "Budget BudgetExceeded Ledger",
     "sfumato.mechanisms.crossover": "crossover_dimension laplace_or_gaussian",
     "sfumato.mechanisms.discrete_gaussian": "DiscreteGaussian",
@@ -157,6 +175,7 @@ __all__ = [
     "Automatic",
     "Budget",
     "BudgetExceeded",
+    "Canaries",
     "Column",
     "Count",
     "CountUnits",
@@ -168,6 +187,7 @@ __all__ = [
     "Event",
     "Exponential",
     "Features",
+    "Finding",
     "FixedSizeLots",
     "Flat",
     "Gaussian",
@@ -215,6 +235,11 @@ __all__ = [
     "__version__",
     "account",
     "account_many",
+    "audit_games",
+    "audit_scores",
+    "audit_step",
+    "audit_training",
+    "audit_two_runs",
     "calibrate",
     "calibrate_noise",
     "calibrate_sample_rate",

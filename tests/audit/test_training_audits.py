@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from sfumato.audit import Analysis, audit_games, audit_training
+from sfumato.accounting import account
+from sfumato.audit import Analysis, audit_games, audit_training, audit_two_runs
+from sfumato.core.events import dp_sgd
 from sfumato.core.gaussian_profile import gaussian_epsilon
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.neighbours import Neighbours
@@ -77,6 +79,22 @@ def test_games_without_assumptions_bound_epsilon_at_delta():
     learned = audit_games(inside, outside, delta=0.0, analysis=Analysis.GUESSES)
     assert 0.85 < learned.epsilon < 1.0
     assert learned.facts["hits"][1] == 10_000
+
+
+@pytest.mark.parametrize(("noise", "caught"), [(1.0, False), (0.8, True)])
+def test_two_runs_step_by_step(noise, caught):
+    """10,000 steps at q = 0.01 with noise multiplier 1, or with four fifths of it."""
+    rng = np.random.default_rng(1)
+    claim = account(dp_sgd(1.0, 0.01, 10_000), 1e-5)
+    finding = audit_two_runs(
+        1 + noise * rng.standard_normal(10_000), noise * rng.standard_normal(10_000),
+        sample_rate=0.01, claim=claim,
+    )  # fmt: skip
+    assert finding.refuted == caught
+    assert finding.epsilon > 0.75 * claim.epsilon
+    assert finding.facts["multiplier_at_most"] > noise
+    nothing = audit_two_runs(np.zeros(100), np.zeros(100), sample_rate=0.01, delta=1e-5)
+    assert nothing.epsilon == 0
 
 
 def test_learned_thresholds_do_not_count_their_own_games():

@@ -87,3 +87,59 @@ def test_a_run_without_canaries_says_what_to_do(run):
     code, _, error = run("audit --run a")
     assert code == 2
     assert "--canaries 1000" in error
+
+
+def test_printed_claims_are_audited(run, tmp_path):
+    two = "exponential-without-the-2 fifty-answers-for-one"
+    code, out, _ = run(f"audit claims {two} --json --plot claims.png")
+    assert code == 0
+    found = json.loads(out)["claims"]
+    assert [claim["name"] for claim in found] == two.split()
+    assert all(claim["refuted"] for claim in found)
+    assert (tmp_path / "claims.png").stat().st_size > 5000
+    shown = run(f"audit claims {two}")[1]
+    assert "refuted" in shown
+    assert "0.7071" in shown
+    one = " ".join(run("audit claims exponential-without-the-2")[1].split())
+    assert "as printed" in one
+    assert "REFUTES" in one
+    code, _, error = run("audit claims nonsense")
+    assert code == 2
+    assert "exponential-without-the-2" in error
+
+
+def test_mechanisms_are_audited(run):
+    code, out, _ = run("audit mechanism laplace randomized-response --samples 20000 --json")
+    assert code == 0
+    found = json.loads(out)["mechanisms"]
+    for exact, sampled in found.values():
+        assert exact["confidence"] == 1
+        assert exact["epsilon_at_least"] == pytest.approx(1.0)
+        assert 0.8 < sampled["epsilon_at_least"] < 1
+    assert "consistent" in run("audit mechanism discrete-gaussian --samples 5000")[1]
+
+
+def test_code_of_ones_own_is_audited(run, tmp_path):
+    (tmp_path / "mycode.py").write_text(
+        "import numpy as np\n"
+        "def noisy(values, count):\n"
+        "    return sum(values) + np.random.default_rng().integers(0, 3, count)\n"
+    )
+    code, out, _ = run("audit mechanism mycode:noisy --pair [0];[0,1] --samples 4000")
+    assert code == 0
+    assert "REFUTED" in out
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("audit mechanism magic", "mechanism must be one of laplace"),
+        ("audit mechanism os:getcwd", "pair must be given"),
+        ("audit mechanism os:getcwd --pair 0", "pair must be FIRST;SECOND"),
+        ("audit mechanism laplace --epsilon -1", "epsilon must be"),
+    ],
+)
+def test_mistakes_about_mechanisms(run, command, message):
+    code, _, error = run(command)
+    assert code == 2
+    assert message in " ".join(error.split())

@@ -131,7 +131,7 @@ def planned_guesses(
         return max(2, canaries // 10)
     mu, bound = 1 / least_multiplier(epsilon, delta), _BOUNDS[analysis]
     best = (False, 0.0, max(2, canaries // 10))
-    for threshold in np.arange(0.0, 4.5, 0.1) + mu / 2:
+    for threshold in (mu / 2 + tenths / 10 for tenths in range(45)):
         high, low = float(ndtr(mu - threshold)), float(ndtr(-threshold))
         made = 2 * round(canaries * (high + low) / 4)
         if made < 2:

@@ -108,7 +108,6 @@ def _discriminant(inside: NDArray[np.float64], outside: NDArray[np.float64]) -> 
     centred = np.concatenate([inside - inside.mean(0), outside - outside.mean(0)])
     covariance = centred.T @ centred / len(centred)
     ridge = _RIDGE * max(float(np.trace(covariance)) / len(covariance), 1e-300)
-    found = np.linalg.solve(
-        covariance + ridge * np.eye(len(covariance)), inside.mean(0) - outside.mean(0)
-    )
+    inverse = np.linalg.inv(covariance + ridge * np.eye(len(covariance)))
+    found = np.asarray(inverse @ (inside.mean(0) - outside.mean(0)), np.float64)
     return found if np.abs(found).max() > 0 else np.ones_like(found)

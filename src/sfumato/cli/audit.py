@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.options import AsJson
+from sfumato.cli.audit_mechanism import mechanism
+from sfumato.cli.options import AsJson, Plot
 from sfumato.cli.output import console, plain_table, print_json, working
 
 if TYPE_CHECKING:
+    from sfumato.audit.claims import Result
     from sfumato.audit.findings import Finding
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Test guarantees by attack: lower bounds on epsilon, beside the proofs.")
+
+app.command()(mechanism)
 
 Confidence = Annotated[float, typer.Option(help="Of the whole procedure, searches included.")]
 _AUDIT = "audit.json"
@@ -104,6 +108,78 @@ def step(
         print_json(finding.to_dict())
         return
     _tell(f"{steps} steps with noise multiplier {noise_multiplier:g}", finding)
+
+
+@app.command()
+def claims(
+    names: Annotated[list[str] | None, typer.Argument(help="Which; all if left out.")] = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Audits privacy statements as printed, in lectures, papers and code; none of them holds.
+
+    Beside each stands what does. Some five seconds for all of them.
+
+    Examples:
+    sfumato audit claims
+
+    sfumato audit claims exponential-without-the-2
+
+    sfumato audit claims --plot claims.png
+    """
+    with working("auditing"):
+        from sfumato.audit.claims import run_claims
+
+        results = run_claims(names or None)
+    if plot is not None:
+        _draw(results, plot)
+    if as_json:
+        print_json({"claims": [result.to_dict() for result in results]})
+    elif len(results) == 1:
+        _tell_claim(results[0])
+    else:
+        _tell_claims(results)
+
+
+def _draw(results: tuple[Result, ...], path: Path) -> None:
+    from sfumato.reports.audit_figures import claims_figure
+    from sfumato.reports.style import save
+
+    lines = [
+        (r.claim.title, r.claim.claimed.epsilon, r.found.epsilon, r.claim.holds.epsilon)
+        for r in results
+    ]
+    save(claims_figure(lines), path)
+
+
+def _tell_claims(results: tuple[Result, ...]) -> None:
+    table = plain_table("Printed, and audited")
+    table.add_column("claim", overflow="fold")
+    for name in ("claimed", "at least", "sure", "verdict", "holds"):
+        table.add_column(name, no_wrap=True)
+    for result in results:
+        known = result.claim
+        table.add_row(
+            known.name, f"{known.claimed.epsilon:.4g}", f"{result.found.epsilon:.4g}",
+            known.kind.value, "refuted" if result.refuted else "stands",
+            f"{known.holds.epsilon:.4g}",
+        )  # fmt: skip
+    console().print(table)
+    console().print("What each says, and what holds instead: sfumato audit claims NAME")
+
+
+def _tell_claim(result: Result) -> None:
+    known = result.claim
+    table = plain_table(known.title)
+    table.add_column("", no_wrap=True)
+    table.add_column("")
+    for name, text in (
+        ("as printed", known.statement), ("where", known.source), ("claimed", str(known.claimed)),
+        ("found", str(result.found)), ("instead", known.corrected), ("holds", str(known.holds)),
+        ("its audit", str(result.corrected)),
+    ):  # fmt: skip
+        table.add_row(name, text)
+    console().print(table)
 
 
 def _tell(title: str, finding: Finding) -> None:

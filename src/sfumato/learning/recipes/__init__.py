@@ -7,6 +7,7 @@ trained = sf.train(sf.preset("scattering-linear", data, epsilon=3), data, out="r
 print(trained.record.guarantee, trained.accuracy)
 """
 
+from sfumato.learning.recipes.canaries import Canaries, CanaryKind, CanaryScores
 from sfumato.learning.recipes.loading import Run, load_run
 from sfumato.learning.recipes.observing import Point
 from sfumato.learning.recipes.presets import preset, preset_names
@@ -15,6 +16,9 @@ from sfumato.learning.recipes.recipe import Recipe
 from sfumato.learning.recipes.training import Trained, train
 
 __all__ = [
+    "Canaries",
+    "CanaryKind",
+    "CanaryScores",
     "Point",
     "Rate",
     "Recipe",
