@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from sfumato.audit import audit_scores
+from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import SYSTEM, SeededCoins
 from sfumato.learning.dp_sgd import Automatic, Flat, PerLayer
 from sfumato.learning.recipes import Recipe
@@ -62,10 +63,24 @@ def test_canaries_that_are_out_are_not_trained_on():
 def test_gradient_canaries_are_extra_rows():
     found = Planted.draw(Canaries(10), 4, 3, SeededCoins(1))
     inputs, labels, ids = found.extended(torch.ones(4, 2), torch.ones(4, dtype=torch.int64))
-    expected = np.flatnonzero(found.included)
+    expected = 3 * np.flatnonzero(found.included) + 2
     assert len(inputs) == len(labels) == len(ids) == found.total(4) == 4 + len(expected)
     assert ids.tolist() == [-1] * 4 + expected.tolist()
     assert inputs[4:].abs().sum() == 0
+
+
+@pytest.mark.parametrize(("relation", "out"), [("replace-one", 0), ("zero-out", 1)])
+def test_where_numbers_are_public_canaries_take_places(relation, out):
+    found = Planted.draw(Canaries(10), 40, 3, SeededCoins(1), neighbours=Neighbours.parse(relation))
+    assert found.total(40) == 40
+    kept = found.kept(40)
+    assert len(kept) == 30
+    _, _, marks = found.extended(torch.ones(30, 2), torch.ones(30, dtype=torch.int64))
+    assert marks[:30].tolist() == [-1] * 30
+    assert (marks[30:] // 3).tolist() == list(range(10))
+    assert np.array_equal((marks[30:] % 3).numpy(), np.where(found.included, 2, out))
+    again = Planted.from_dict(json.loads(json.dumps(found.to_dict())))
+    assert again.neighbours is found.neighbours
 
 
 # --- training -----------------------------------------------------------------------------------
@@ -96,6 +111,23 @@ def test_the_guarantee_and_the_released_model_are_as_without(toy, tmp_path):
     assert not re.search(r'"included"|"scores"', public)
     assert (tmp_path / "a" / "curator" / "canaries.json").stat().st_mode & 0o077 == 0
     assert (tmp_path / "a" / "curator" / "planted.json").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("relation", "lots", "out"),
+    [("replace-one", "poisson", -1.0), ("replace-one", "fixed-size", -1.0),
+     ("zero-out", "poisson", 0.0), ("zero-out", "shuffled", 0.0)],
+)  # fmt: skip
+def test_what_out_means_under_other_relations(toy, relation, lots, out):
+    data = toy.data(150)
+    recipe = planted(
+        toy, noise_multiplier=0.01, lot_size=150, momentum=0.0, steps=4, neighbours=relation,
+        lots=lots,
+    )  # fmt: skip
+    found = toy.train(recipe, data).canaries
+    expected = 4 * 0.5 / 150
+    assert found.scores[found.included] == pytest.approx(expected, rel=0.05)
+    assert found.scores[~found.included] == pytest.approx(out * expected, abs=0.05 * expected)
 
 
 @pytest.mark.parametrize("clip", [Flat(0.5), Automatic(0.5)])
@@ -183,6 +215,8 @@ def test_mistakes(toy, tmp_path):
     with pytest.raises(ValueError, match="plant fewer"):
         toy.train(planted(toy, "natural", 1000), out=tmp_path / "a")
     assert not (tmp_path / "a").exists()
+    with pytest.raises(ValueError, match="plant gradients, or train for add-remove"):
+        toy.train(planted(toy, "natural", neighbours="zero-out"))
     owned = toy.with_owners(np.arange(137))
     with pytest.raises(ValueError, match="records of their own"):
         toy.train(planted(toy), owned)

@@ -7,7 +7,9 @@ What an attacker can tell about them afterwards is a lower bound on what trainin
 gradient       white-box. A canary's gradient is one coordinate of an extra vector of parameters
                that nothing else touches, as long as the clip norm allows: the strongest there is.
                It takes the way of every row through sampling, clipping, noise and optimizer, but
-               does not disturb the model. Its score is how far its parameter was pushed.
+               does not disturb the model. Its score is how far its parameter was pushed. "Out" is
+               what the relation says: absent, without a gradient, or with the opposite one; then
+               canaries take the places of rows, so that there are as many as before.
 mislabelled    black-box. Rows of the data with a wrong label; the score is minus the loss.
 natural        black-box. Rows of the data as they are; the score is minus the loss.
 =============  ===================================================================================
@@ -35,6 +37,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sfumato.core import validation
+from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import Coins
 
 __all__ = ["Canaries", "CanaryKind", "CanaryScores", "Planted", "WithCanaries", "canary_losses"]
@@ -114,8 +117,9 @@ class Planted:
     Args:
         canaries: how many, of which kind.
         included: the coins.
-        rows: which rows of the data they are; none for gradients.
+        rows: which rows of the data they are, or take the place of.
         shifts: by how many classes their labels are off.
+        neighbours: what "out" means.
     """
 
     def __init__(
@@ -124,8 +128,10 @@ class Planted:
         included: NDArray[np.bool_],
         rows: NDArray[np.int64],
         shifts: NDArray[np.int64],
+        neighbours: Neighbours = Neighbours.ADD_REMOVE,
     ) -> None:
         self.canaries, self.included, self.rows, self.shifts = canaries, included, rows, shifts
+        self.neighbours = neighbours
 
     @classmethod
     def draw(
@@ -135,6 +141,7 @@ class Planted:
         classes: int,
         coins: Coins,
         included: NDArray[np.bool_] | None = None,
+        neighbours: Neighbours = Neighbours.ADD_REMOVE,
     ) -> Planted:
         """Tosses the coins, and picks some of ``total`` rows if they are needed; reads none.
 
@@ -145,15 +152,21 @@ class Planted:
         bits = _bits(count, coins) if included is None else np.asarray(included, bool)
         if bits.shape != (count,):
             validation.fail("included", f"{count} booleans", bits.shape)
-        if kind is CanaryKind.GRADIENT:
-            return cls(canaries, bits, np.zeros(0, np.int64), np.zeros(0, np.int64))
+        nothing = np.zeros(0, np.int64)
+        if kind is CanaryKind.GRADIENT and neighbours is Neighbours.ADD_REMOVE:
+            return cls(canaries, bits, nothing, nothing)
+        if kind is not CanaryKind.GRADIENT and neighbours is not Neighbours.ADD_REMOVE:
+            raise ValueError(
+                "canaries that are rows are added or removed, which says nothing about "
+                f"{neighbours.value}: plant gradients, or train for add-remove"
+            )
         if count > total:  # by how many is the data's secret
             raise ValueError("canaries must be fewer than the rows to train on: plant fewer")
         rows = np.argsort(coins.words(total), kind="stable")[:count].astype(np.int64)
         shifts = np.zeros(count, np.int64)
         if kind is CanaryKind.MISLABELLED:
             shifts += (coins.words(count) % np.uint64(classes - 1)).astype(np.int64) + 1
-        return cls(canaries, bits, rows, shifts)
+        return cls(canaries, bits, rows, shifts, neighbours)
 
     # --- rows -----------------------------------------------------------------------------------
 
@@ -163,16 +176,15 @@ class Planted:
         return self.canaries.kind is CanaryKind.GRADIENT
 
     def kept(self, total: int) -> NDArray[np.int64]:
-        """The rows of the data that are trained on: all but the canaries that are out."""
+        """The rows of the data that are trained on: all but canaries that are out, or replaced."""
         stays = np.ones(total, bool)
-        stays[self.rows[~self.included] if len(self.rows) else []] = False
+        if len(self.rows):
+            stays[self.rows if self.is_gradient else self.rows[~self.included]] = False
         return np.flatnonzero(stays)
 
     def total(self, rows: int) -> int:
         """How many rows are trained on, of so many of the data."""
-        if self.is_gradient:
-            return rows + int(self.included.sum())
-        return rows - int((~self.included).sum())
+        return len(self.kept(rows)) + (len(self._pushes()) if self.is_gradient else 0)
 
     def relabelled(self, labels: Tensor, classes: int) -> Tensor:
         """All labels, with those of the canaries."""
@@ -182,15 +194,22 @@ class Planted:
         return changed
 
     def extended(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Rows with ids, -1 for those of the data, and a row for each gradient that is in."""
-        ids = torch.as_tensor(np.flatnonzero(self.included), device=inputs.device)
-        blank = inputs.new_zeros(len(ids), *inputs.shape[1:])
+        """Rows with marks, -1 for those of the data, and a row for each gradient."""
+        marks = torch.as_tensor(self._pushes(), device=inputs.device)
+        blank = inputs.new_zeros(len(marks), *inputs.shape[1:])
         none = torch.full((len(inputs),), -1, dtype=torch.int64, device=inputs.device)
         return (
             torch.cat([inputs, blank]),
-            torch.cat([labels, labels.new_zeros(len(ids))]),
-            torch.cat([none, ids]),
+            torch.cat([labels, labels.new_zeros(len(marks))]),
+            torch.cat([none, marks]),
         )
+
+    def _pushes(self) -> NDArray[np.int64]:
+        """Marks of the gradients: three times the canary's number, and 2, 1 or 0 for up to down."""
+        if self.neighbours is Neighbours.ADD_REMOVE:
+            return 3 * np.flatnonzero(self.included) + 2
+        out = 1 if self.neighbours is Neighbours.ZERO_OUT else 0
+        return 3 * np.arange(self.canaries.count) + np.where(self.included, 2, out)
 
     # --- JSON, for the curator ------------------------------------------------------------------
 
@@ -201,6 +220,7 @@ class Planted:
             "included": self.included.tolist(),
             "rows": self.rows.tolist(),
             "shifts": self.shifts.tolist(),
+            "neighbours": self.neighbours.value,
         }
 
     @classmethod
@@ -211,6 +231,7 @@ class Planted:
             np.array(data["included"], bool),
             np.array(data["rows"], np.int64),
             np.array(data["shifts"], np.int64),
+            Neighbours.parse(data["neighbours"]),
         )
 
 
@@ -228,15 +249,16 @@ class WithCanaries(nn.Module):
         self.inner, self.push = inner, _PUSH * clip
         self.canaries = nn.Parameter(torch.zeros(count, 1))
 
-    def forward(self, inputs: Tensor, ids: Tensor | None = None) -> Any:
-        """The model alone; with ids its output, and each canary's own loss.
+    def forward(self, inputs: Tensor, marks: Tensor | None = None) -> Any:
+        """The model alone; with marks its output, and each canary's own loss.
 
         The gradient of that loss is one long coordinate.
         """
-        if ids is None:
+        if marks is None:
             return self.inner(inputs)
-        own = self.push * F.embedding(ids.clamp(min=0), self.canaries).squeeze(1)
-        return self.inner(inputs), own
+        known = marks.clamp(min=0)
+        own = F.embedding(known // 3, self.canaries).squeeze(1)
+        return self.inner(inputs), self.push * (known % 3 - 1) * own
 
     @property
     def scores(self) -> NDArray[np.float64]:
@@ -244,10 +266,10 @@ class WithCanaries(nn.Module):
         return -self.canaries.detach().cpu().double().squeeze(1).numpy()
 
 
-def canary_losses(model: nn.Module, inputs: Tensor, labels: Tensor, ids: Tensor) -> Tensor:
+def canary_losses(model: nn.Module, inputs: Tensor, labels: Tensor, marks: Tensor) -> Tensor:
     """The canary's own loss where there is one, the model's everywhere else."""
-    logits, own = model(inputs, ids)
-    return torch.where(ids >= 0, own, F.cross_entropy(logits, labels, reduction="none"))
+    logits, own = model(inputs, marks)
+    return torch.where(marks >= 0, own, F.cross_entropy(logits, labels, reduction="none"))
 
 
 def _bits(count: int, coins: Coins) -> NDArray[np.bool_]:

@@ -215,7 +215,9 @@ class _Run:
             self.planted = Planted.from_dict(self.folder.read_curator(_PLANTED))
         else:
             total, classes = len(self.data.train.labels), len(self.data.classes)
-            self.planted = Planted.draw(canaries, total, classes, self.coins, included)
+            self.planted = Planted.draw(
+                canaries, total, classes, self.coins, included, self.recipe.neighbours
+            )
             if self.folder is not None:
                 self.folder.write_curator(_PLANTED, self.planted.to_dict())
         if self.planted.is_gradient:
