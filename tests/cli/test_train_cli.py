@@ -110,7 +110,7 @@ OPTIONS = {
 
 def test_an_average_is_switched_off_by_zero(planned):
     averaged = "train dp-sgd --data digits --preset scattering-linear --epsilon 8"
-    assert planned(averaged)["recipe"]["ema_decay"] == 0.98
+    assert planned(averaged)["recipe"]["ema_decay"] == 0.99
     without = planned(f"{averaged} --ema-decay 0")["recipe"]
     assert without["ema_decay"] is None
     assert "ema_decay given" in without["origin"]
