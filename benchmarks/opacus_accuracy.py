@@ -15,6 +15,10 @@ then stated for both by sfumato's exact accountant. Time is that of the training
 includes its rehearsal and noise from the operating system's cryptographic generator; Opacus' noise
 is from torch's. Runs alternate between the engines, and so does which of them goes first; times are
 medians, ratios are taken within a run. Accuracy is on the test set: mean and standard deviation.
+
+Opacus 1.6.0 unfolds a convolution's input as if it lay row by row in memory. Where it does not, as
+behind the first convolution here, per-example gradients are wrong: without :class:`RowByRow`, which
+both engines get, the second convolution's clipped sum has a cosine of 0.07 with the exact one.
 """
 
 from __future__ import annotations
@@ -34,9 +38,17 @@ import sfumato as sf
 ENGINES = ("sfumato", "opacus")
 
 
+class RowByRow(nn.Module):
+    """Brings what it is given into the usual layout in memory."""
+
+    def forward(self, x):
+        """A copy, if need be."""
+        return x.contiguous()
+
+
 def cnn():
     return nn.Sequential(
-        nn.Conv2d(1, 16, 8, 2, padding=2), nn.Tanh(), nn.MaxPool2d(2, 1),
+        nn.Conv2d(1, 16, 8, 2, padding=2), nn.Tanh(), nn.MaxPool2d(2, 1), RowByRow(),
         nn.Conv2d(16, 32, 4, 2), nn.Tanh(), nn.MaxPool2d(2, 1),
         nn.Flatten(), nn.Linear(32 * 4 * 4, 32), nn.Tanh(), nn.Linear(32, 10),
     )  # fmt: skip
