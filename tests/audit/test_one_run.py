@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sfumato.audit import Analysis, audit_scores, fair_coins
+from sfumato.audit import Analysis, audit_scores
 from sfumato.audit.guesses import (
     epsilon_from_guesses,
     gaussian_from_guesses,
@@ -17,7 +17,7 @@ from sfumato.audit.one_run import planned_guesses
 from sfumato.core.gaussian_profile import least_multiplier
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.neighbours import Neighbours
-from sfumato.core.randomness import SeededCoins
+from sfumato.core.randomness import SeededCoins, fair_coins
 
 # Of an adversary who sees each canary's own Gaussian output, at delta 1e-5: by guesses, by f-DP.
 CEILINGS = {

@@ -12,7 +12,7 @@ A :class:`Finding` states the bound, its confidence (of the whole procedure) and
 """
 
 from sfumato.audit.findings import Finding, Verdict
-from sfumato.audit.one_run import Analysis, audit_scores, fair_coins
+from sfumato.audit.one_run import Analysis, audit_scores
 from sfumato.audit.repeated import audit_games, audit_two_runs
 from sfumato.audit.steps import audit_step
 from sfumato.audit.training import audit_training
@@ -26,5 +26,4 @@ __all__ = [
     "audit_step",
     "audit_training",
     "audit_two_runs",
-    "fair_coins",
 ]

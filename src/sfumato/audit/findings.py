@@ -16,7 +16,7 @@ from sfumato.core import validation
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.records import versions
 
-__all__ = ["Finding", "Verdict"]
+__all__ = ["Finding", "Verdict", "stated_delta"]
 
 
 class Verdict(StrEnum):
@@ -97,3 +97,12 @@ class Finding:
             "facts": dict(self.facts),
             "software": versions(),
         }
+
+
+def stated_delta(delta: float | None, claim: Guarantee | None) -> float:
+    """The delta of an audit: as given, or the claim's."""
+    if delta is not None:
+        return validation.delta("delta", delta)
+    if claim is None:
+        raise ValueError("delta must be given where there is no claim")
+    return claim.delta

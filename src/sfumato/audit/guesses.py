@@ -38,6 +38,7 @@ __all__ = ["epsilon_from_guesses", "gaussian_from_guesses", "guessing_p_value", 
 
 _LARGEST = 60.0  # epsilons and mus beyond it are not told apart
 _STEPS = 60  # of bisection
+_DOWN = 1 - 1e-9  # an accountant rounds up, a lower bound must not
 
 
 def _at_least(successes: NDArray[np.int64], trials: int, rate: float) -> NDArray[np.float64]:
@@ -91,7 +92,7 @@ def gaussian_from_guesses(
 ) -> float:
     """Epsilon at ``delta`` of :func:`mu_from_guesses`: a bound if the curve is Gaussian."""
     mu = mu_from_guesses(correct, guesses, canaries, confidence)
-    return gaussian_epsilon(1 / mu, delta) if mu > 0 else 0.0
+    return _DOWN * gaussian_epsilon(1 / mu, delta) if mu > 0 else 0.0
 
 
 def _too_good(correct: int, guesses: int, canaries: int, alpha: float, mu: float) -> bool:

@@ -26,6 +26,8 @@ __all__ = [
     "upper_rate",
 ]
 
+_DOWN = 1 - 1e-9  # an accountant rounds up, a lower bound must not
+
 Rates = tuple[int, int]
 """Successes and trials."""
 
@@ -103,4 +105,4 @@ def gaussian_epsilon_from_counts(
     for mechanisms whose trade-off curve is Gaussian, as DP-SGD's nearly is after many steps.
     """
     mu = mu_from_counts(inside, outside, confidence)
-    return gaussian_epsilon(1 / mu, delta) if mu > 0 else 0.0
+    return _DOWN * gaussian_epsilon(1 / mu, delta) if mu > 0 else 0.0

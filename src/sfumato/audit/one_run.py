@@ -23,14 +23,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from sfumato.audit.findings import Finding
+from sfumato.audit.findings import Finding, stated_delta
 from sfumato.audit.guesses import epsilon_from_guesses, gaussian_from_guesses
 from sfumato.core import validation
 from sfumato.core.gaussian_profile import least_multiplier
 from sfumato.core.guarantee import Guarantee
-from sfumato.core.randomness import SYSTEM, Coins
 
-__all__ = ["Analysis", "audit_scores", "fair_coins", "planned_guesses"]
+__all__ = ["Analysis", "audit_scores", "planned_guesses"]
 
 _FRACTIONS = tuple(2.0**-k for k in range(10))
 _Bound = Callable[[int, int, int, float, float], float]
@@ -52,12 +51,6 @@ _BOUNDS: dict[Analysis, _Bound] = {
     Analysis.GUESSES: epsilon_from_guesses,
     Analysis.GAUSSIAN: gaussian_from_guesses,
 }
-
-
-def fair_coins(count: int, coins: Coins = SYSTEM) -> NDArray[np.bool_]:
-    """Independent fair coins: which canaries are included."""
-    words = coins.words(-(-validation.count("count", count) // 64))
-    return np.unpackbits(words.view(np.uint8))[:count].astype(bool)
 
 
 def audit_scores(
@@ -84,7 +77,7 @@ def audit_scores(
     """
     values, bits = _checked(scores, included)
     how = validation.choice("analysis", analysis, Analysis)
-    at = _delta(delta, claim)
+    at = stated_delta(delta, claim)
     validation.open_probability("confidence", confidence)
     count = len(values)
     if guesses is not None:
@@ -140,14 +133,6 @@ def planned_guesses(
         refutes = bound(made, made, canaries, delta, confidence) > epsilon
         best = max(best, (refutes, bound(right, made, canaries, delta, confidence), made))
     return best[2]
-
-
-def _delta(delta: float | None, claim: Guarantee | None) -> float:
-    if delta is not None:
-        return validation.delta("delta", delta)
-    if claim is None:
-        raise ValueError("delta must be given where there is no claim")
-    return claim.delta
 
 
 def _checked(

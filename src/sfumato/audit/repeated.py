@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from sfumato.audit.findings import Finding
+from sfumato.audit.findings import Finding, stated_delta
 from sfumato.audit.intervals import (
     Rates,
     epsilon_from_counts,
@@ -55,7 +55,7 @@ def audit_games(
     """
     ins, outs = _scores("inside", inside), _scores("outside", outside)
     how = validation.choice("analysis", analysis, Analysis)
-    at = _at(delta, claim)
+    at = stated_delta(delta, claim)
     if threshold is None:
         threshold, ins, outs = split_threshold(ins, outs)
     hits: Rates = (int((ins > threshold).sum()), len(ins))
@@ -100,7 +100,7 @@ def audit_two_runs(
     from sfumato.accounting import account
     from sfumato.core.events import dp_sgd
 
-    at, steps = _at(delta, claim), len(_scores("inside", inside))
+    at, steps = stated_delta(delta, claim), len(_scores("inside", inside))
     each = audit_games(
         inside, outside, delta=at, confidence=confidence, threshold=threshold,
     )  # fmt: skip
@@ -144,9 +144,3 @@ def _scores(name: str, values: ArrayLike) -> NDArray[np.float64]:
     if found.ndim != 1 or len(found) < 4:
         validation.fail(name, "one score for each of at least four games", found.shape)
     return np.nan_to_num(found, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
-
-
-def _at(delta: float | None, claim: Guarantee | None) -> float:
-    if delta is None and claim is None:
-        raise ValueError("delta must be given where there is no claim")
-    return validation.delta("delta", delta if delta is not None else claim.delta)  # type: ignore[union-attr]

@@ -14,6 +14,7 @@ counts.
 
 Games must be independent, as they are where noise is; noise that is not is itself a fault.
 
+    >>> from sfumato.core.randomness import SeededCoins
     >>> rng = np.random.default_rng(1)
     >>> def step(included):  # claims multiplier 1, adds noise of 0.8
     ...     return included[:, None] + 0.8 * rng.standard_normal((len(included), 1))
@@ -31,15 +32,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.audit.findings import Finding
 from sfumato.audit.intervals import gaussian_epsilon_from_counts, mu_from_counts
-from sfumato.audit.one_run import fair_coins
 from sfumato.audit.repeated import split_threshold
 from sfumato.core import validation
 from sfumato.core.gaussian_profile import gaussian_epsilon
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.neighbours import Neighbours
-from sfumato.core.randomness import SYSTEM, Coins, SeededCoins
+from sfumato.core.randomness import SYSTEM, Coins, fair_coins
 
-__all__ = ["SeededCoins", "Step", "audit_step"]
+__all__ = ["Step", "audit_step"]
 
 Step = Callable[[NDArray[np.bool_]], ArrayLike]
 """Takes steps with the canaries that are included; for each game what its place shows, a row."""

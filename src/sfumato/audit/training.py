@@ -5,6 +5,7 @@ A *method* trains with some canaries and gives each of them a score:
     >>> def method(included):  # of anything: DP-SGD, a protocol, a service
     ...     noise = np.random.default_rng(7).standard_normal(len(included))
     ...     return included + 1.0 * noise  # a sum in which every canary has a place of its own
+    >>> from sfumato.core.randomness import SeededCoins
     >>> from sfumato.core.neighbours import Neighbours
     >>> claim = Guarantee(4.377, 1e-5, Neighbours.ADD_REMOVE)  # of noise multiplier 1
     >>> found = audit_training(method, 5000, claim=claim, coins=SeededCoins(1))
@@ -26,13 +27,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.audit.findings import Finding
-from sfumato.audit.one_run import Analysis, audit_scores, fair_coins
+from sfumato.audit.one_run import Analysis, audit_scores
 from sfumato.audit.repeated import audit_games
 from sfumato.core import validation
 from sfumato.core.guarantee import Guarantee
-from sfumato.core.randomness import SYSTEM, Coins, SeededCoins
+from sfumato.core.randomness import SYSTEM, Coins, fair_coins
 
-__all__ = ["Method", "SeededCoins", "audit_training"]
+__all__ = ["Method", "audit_training"]
 
 Method = Callable[[NDArray[np.bool_]], ArrayLike]
 """Trains with the canaries that are included; a score for each canary, in or out."""

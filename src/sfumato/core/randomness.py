@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from sfumato.core import validation
 
-__all__ = ["SYSTEM", "Coins", "SeededCoins", "SystemCoins", "Words"]
+__all__ = ["SYSTEM", "Coins", "SeededCoins", "SystemCoins", "Words", "fair_coins"]
 
 Words = NDArray[np.uint64]
 
@@ -84,3 +84,9 @@ class SeededCoins:
 
 SYSTEM: Coins = SystemCoins()
 """The default everywhere."""
+
+
+def fair_coins(count: int, coins: Coins = SYSTEM) -> NDArray[np.bool_]:
+    """``count`` independent tosses of a fair coin."""
+    words = coins.words(-(-validation.count("count", count) // 64))
+    return np.unpackbits(words.view(np.uint8))[:count].astype(bool)

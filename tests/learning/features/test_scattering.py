@@ -12,11 +12,12 @@ from sfumato.learning.features.scattering import (
 )
 from sfumato.learning.features.scattering_fourier import FourierCascade
 from sfumato.learning.features.scattering_matrices import MatrixCascade
+from sfumato.learning.features.wavelets import mirrored
 
 
 def plain(transform, images):
     """Every convolution at full resolution; sampled at the end."""
-    padded = transform._padded(images)
+    padded = mirrored(images, 2**transform.scales)
     step = 2**transform.scales
     wavelets, average = filters(padded.shape[-2:], transform.scales, transform.orientations)
 

@@ -23,7 +23,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,6 +48,7 @@ from sfumato.learning.dp_sgd.arguments import (
 from sfumato.learning.dp_sgd.augmenting import Augmentation
 from sfumato.learning.dp_sgd.averaging import WeightAverage
 from sfumato.learning.dp_sgd.batches import Source
+from sfumato.learning.dp_sgd.charged_once import ChargedOnce
 from sfumato.learning.dp_sgd.charging import Charge
 from sfumato.learning.dp_sgd.clipping import Clipping
 from sfumato.learning.dp_sgd.errors import TrainingError
@@ -73,7 +74,7 @@ def _nothing(step: int) -> None:
     """Nobody wants to know."""
 
 
-class DPSGD:
+class DPSGD(ChargedOnce):
     """Private training in the user's own loop: an iterator over batches, and ``backward``.
 
     Give two of ``epsilon``, ``noise_multiplier`` and ``steps`` (or ``epochs``); the third follows.
@@ -441,11 +442,6 @@ class DPSGD:
         self._steps_taken = self._resuming.resume(self._charge)
         self._watch.accept()
         return self
-
-    def __copy__(self, *_: Any) -> NoReturn:
-        raise TypeError("a trainer cannot be copied: its run was charged once")
-
-    __deepcopy__ = __reduce__ = __copy__
 
     def _state_holders(self) -> dict[str, Any]:
         return {

@@ -33,7 +33,7 @@ from torch.nn import functional as F
 from sfumato.core import validation
 from sfumato.learning.features.scattering_fourier import FourierCascade
 from sfumato.learning.features.scattering_matrices import MatrixCascade
-from sfumato.learning.features.wavelets import filters, folded, mirrored
+from sfumato.learning.features.wavelets import filters, folded
 
 __all__ = ["LARGEST_FOR_MATRICES", "Scattering", "filters", "folded"]
 
@@ -92,6 +92,3 @@ class Scattering(nn.Module):
             filled = F.pad(part, [0] * 5 + [missing]) if missing else part
             out[start : start + chunk] = self.cascade(filled)[: len(part)]
         return out.reshape(*images.shape[:-2], self.channels, *self.size)
-
-    def _padded(self, flat: Tensor) -> Tensor:
-        return mirrored(flat, 2**self.scales)

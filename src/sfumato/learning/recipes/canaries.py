@@ -38,7 +38,7 @@ from torch.nn import functional as F
 
 from sfumato.core import validation
 from sfumato.core.neighbours import Neighbours
-from sfumato.core.randomness import Coins
+from sfumato.core.randomness import Coins, fair_coins
 
 __all__ = ["Canaries", "CanaryKind", "CanaryScores", "Planted", "WithCanaries", "canary_losses"]
 
@@ -149,7 +149,7 @@ class Planted:
             ValueError: if there are fewer rows than canaries.
         """
         count, kind = canaries.count, canaries.kind
-        bits = _bits(count, coins) if included is None else np.asarray(included, bool)
+        bits = fair_coins(count, coins) if included is None else np.asarray(included, bool)
         if bits.shape != (count,):
             validation.fail("included", f"{count} booleans", bits.shape)
         nothing = np.zeros(0, np.int64)
@@ -270,8 +270,3 @@ def canary_losses(model: nn.Module, inputs: Tensor, labels: Tensor, marks: Tenso
     """The canary's own loss where there is one, the model's everywhere else."""
     logits, own = model(inputs, marks)
     return torch.where(marks >= 0, own, F.cross_entropy(logits, labels, reduction="none"))
-
-
-def _bits(count: int, coins: Coins) -> NDArray[np.bool_]:
-    words = coins.words(-(-count // 64))
-    return np.unpackbits(words.view(np.uint8))[:count].astype(bool)
