@@ -175,16 +175,22 @@ class Planted:
         """Whether canaries are gradients, not rows of the data."""
         return self.canaries.kind is CanaryKind.GRADIENT
 
-    def kept(self, total: int) -> NDArray[np.int64]:
-        """The rows of the data that are trained on: all but canaries that are out, or replaced."""
+    @property
+    def _dropped(self) -> NDArray[np.int64]:
+        """Rows of the data that are not trained on: canaries that are out, or replaced rows."""
+        return self.rows if self.is_gradient else self.rows[~self.included]
+
+    def kept(self, total: int) -> NDArray[np.int64] | slice:
+        """The rows of the data that are trained on; a slice of all of them copies nothing."""
+        if not len(self._dropped):
+            return slice(None)
         stays = np.ones(total, bool)
-        if len(self.rows):
-            stays[self.rows if self.is_gradient else self.rows[~self.included]] = False
+        stays[self._dropped] = False
         return np.flatnonzero(stays)
 
     def total(self, rows: int) -> int:
         """How many rows are trained on, of so many of the data."""
-        return len(self.kept(rows)) + (len(self._pushes()) if self.is_gradient else 0)
+        return rows - len(self._dropped) + (len(self._pushes()) if self.is_gradient else 0)
 
     def relabelled(self, labels: Tensor, classes: int) -> Tensor:
         """All labels, with those of the canaries."""
