@@ -1,58 +1,30 @@
 """From counts to lower bounds, with a confidence that holds for every sample size.
 
-Clopper and Pearson's limits are exact: if k of n independent trials succeed, the true rate is above
-``lower_rate(k, n, alpha)`` with probability at least 1 - alpha, and the same for ``upper_rate``.
-
-    >>> round(lower_rate(9, 10, 0.05), 4), round(upper_rate(0, 100, 0.05), 4)
-    (0.6058, 0.0295)
+Limits of rates are Clopper and Pearson's, which are exact (:mod:`sfumato.core.rates`).
 """
 
 from __future__ import annotations
 
 import math
 
-from scipy.special import betaincinv, ndtri
+from scipy.special import ndtri
 
 from sfumato.core import validation
 from sfumato.core.gaussian_profile import gaussian_epsilon
+from sfumato.core.rates import lower_rate, upper_rate
 
 __all__ = [
     "Rates",
     "epsilon_from_counts",
     "epsilon_from_rates",
     "gaussian_epsilon_from_counts",
-    "lower_rate",
     "mu_from_counts",
-    "upper_rate",
 ]
 
 _DOWN = 1 - 1e-9  # an accountant rounds up, a lower bound must not
 
 Rates = tuple[int, int]
 """Successes and trials."""
-
-
-def lower_rate(successes: int, trials: int, alpha: float) -> float:
-    """The rate is above this but for probability ``alpha`` (Clopper and Pearson 1934)."""
-    _counts(successes, trials, alpha)
-    if successes == 0:
-        return 0.0
-    return float(betaincinv(successes, trials - successes + 1, alpha))
-
-
-def upper_rate(successes: int, trials: int, alpha: float) -> float:
-    """The rate is below this but for probability ``alpha``."""
-    _counts(successes, trials, alpha)
-    if successes == trials:
-        return 1.0
-    return float(betaincinv(successes + 1, trials - successes, 1 - alpha))
-
-
-def _counts(successes: int, trials: int, alpha: float) -> None:
-    validation.count("trials", trials)
-    if not 0 <= successes <= trials:
-        validation.fail("successes", f"between 0 and trials = {trials}", successes)
-    validation.open_probability("alpha", alpha)
 
 
 def epsilon_from_rates(inside: float, outside: float, delta: float) -> float:
