@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import final
 
-__all__ = ["Journal", "create", "replace_durably"]
+__all__ = ["Journal", "create", "replace_durably", "write_whole"]
 
 _SLOT = 16  # fifteen digits and a line's end
 
@@ -128,6 +128,15 @@ def replace_durably(file: int, unfinished: Path, target: Path) -> None:
         os.close(file)
     os.replace(unfinished, target)
     _sync_folder(target.parent)
+
+
+def write_whole(path: Path, data: bytes, public: bool = False) -> None:
+    """Writes a file, for the owner alone unless it is public; no reader ever sees a part of it."""
+    unfinished = path.with_name(f".{path.name}.new")
+    file = create(unfinished, data)
+    if public:
+        unfinished.chmod(0o644)
+    replace_durably(file, unfinished, path)
 
 
 def _write(file: int, data: bytes) -> None:

@@ -24,7 +24,7 @@ from typing import Any, final
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from sfumato.learning.dp_sgd.journal import create, replace_durably
+from sfumato.learning.dp_sgd.journal import write_whole
 
 __all__ = ["RunFolder"]
 
@@ -110,7 +110,7 @@ class RunFolder:
         self._made = [p for p in (self.path, *self.path.parents) if not p.exists()]
         self.curator.mkdir(mode=0o700, parents=True)
         self.curator.chmod(0o700)
-        _write(self.curator / _REQUEST, text)
+        write_whole(self.curator / _REQUEST, text)
 
     def abandon(self) -> None:
         """Undoes :meth:`begin` for a run that came to nothing: no row read, nothing charged."""
@@ -133,7 +133,7 @@ class RunFolder:
 
     def write_record(self, record: Mapping[str, Any]) -> None:
         """The last of a run's files."""
-        _write(self.record_file, _json(record), public=True)
+        write_whole(self.record_file, _json(record), public=True)
 
     def record(self) -> dict[str, Any]:
         """The public record.
@@ -147,7 +147,7 @@ class RunFolder:
 
     def write_model(self, tensors: Mapping[str, Tensor]) -> None:
         """The trained weights."""
-        _write(self.model_file, _packed(tensors), public=True)
+        write_whole(self.model_file, _packed(tensors), public=True)
 
     def model(self) -> dict[str, Tensor]:
         """The trained weights, on the CPU."""
@@ -155,7 +155,7 @@ class RunFolder:
 
     def write_curator(self, name: str, value: Any) -> None:
         """JSON, for the owner."""
-        _write(self.curator / name, _json(value))
+        write_whole(self.curator / name, _json(value))
 
     def read_curator(self, name: str) -> Any:
         """What :meth:`write_curator` wrote."""
@@ -163,7 +163,7 @@ class RunFolder:
 
     def write_curator_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         """Safetensors, for the owner."""
-        _write(self.curator / name, _packed(tensors))
+        write_whole(self.curator / name, _packed(tensors))
 
     def read_curator_tensors(self, name: str) -> dict[str, Tensor] | None:
         """What :meth:`write_curator_tensors` wrote, or None."""
@@ -180,11 +180,3 @@ def _json(value: Any) -> bytes:
 
 def _packed(tensors: Mapping[str, Tensor]) -> bytes:
     return save({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()})
-
-
-def _write(path: Path, data: bytes, public: bool = False) -> None:
-    unfinished = path.with_name(f".{path.name}.new")
-    file = create(unfinished, data)
-    if public:
-        unfinished.chmod(0o644)
-    replace_durably(file, unfinished, path)
