@@ -186,6 +186,9 @@ class Target:
     def probabilities(self, inputs: ArrayLike) -> NDArray[np.float64]:
         """A row of probabilities for each input, as far as they are shown."""
         self.require(View.SCORES)
+        return self._scores(inputs)
+
+    def _scores(self, inputs: ArrayLike) -> NDArray[np.float64]:
         shown = np.asarray(self._asked(inputs), dtype=np.float64)
         if shown.ndim != 2:
             validation.fail("a target's scores", "one row of probabilities an input", shown.shape)
@@ -201,7 +204,7 @@ class Target:
         if self._losses is not None:
             rows = self._counted(inputs)
             return np.asarray(self._losses(rows, wanted), dtype=np.float64)
-        shown = self.probabilities(inputs)
+        shown = self._scores(inputs)
         return -np.log(np.maximum(shown[np.arange(len(wanted)), wanted], _LEAST))
 
     def input_gradients(self, inputs: ArrayLike, classes: ArrayLike) -> NDArray[np.float64]:

@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.attacks.roc import Roc
 from sfumato.core import validation
 
 __all__ = [
@@ -171,50 +172,6 @@ def predicted_separation(population: ArrayLike, people: int) -> Separation:
 
 
 @dataclass(frozen=True, eq=False)
-class Roc:
-    """Members found against false alarms, at every threshold. For the curator only.
-
-    Attributes:
-        false_positive_rates, true_positive_rates: from (0, 0) to (1, 1), both rising.
-        auc: the probability that a member scores above another person, ties counted half.
-        members, others: how many of each were scored.
-    """
-
-    false_positive_rates: NDArray[np.float64]
-    true_positive_rates: NDArray[np.float64]
-    auc: float
-    members: int
-    others: int
-
-    @classmethod
-    def from_scores(cls, members: ArrayLike, others: ArrayLike) -> Roc:
-        """From the scores of ``members`` and of ``others``; a higher score says "member"."""
-        ins = np.sort(_scores("member scores", members))
-        outs = np.sort(_scores("other scores", others))
-        thresholds = np.unique(np.concatenate([ins, outs]))[::-1]
-        found = len(ins) - np.searchsorted(ins, thresholds, side="left")
-        alarms = len(outs) - np.searchsorted(outs, thresholds, side="left")
-        below = np.searchsorted(outs, ins, side="left") + np.searchsorted(outs, ins, side="right")
-        return cls(
-            np.concatenate([[0.0], alarms / len(outs)]),
-            np.concatenate([[0.0], found / len(ins)]),
-            float(below.sum() / (2 * len(ins) * len(outs))),
-            len(ins),
-            len(outs),
-        )
-
-    def power_at(self, false_alarms: float) -> float:
-        """The largest rate of members found with at most this measured rate of false alarms.
-
-        Below 1 / ``others`` the only such threshold lies above every other person's score: what it
-        finds is found without a single false alarm, and says little of the rate itself.
-        """
-        rate = validation.non_negative("false_alarms", false_alarms)
-        last = int(np.searchsorted(self.false_positive_rates, rate, side="right")) - 1
-        return float(self.true_positive_rates[last])
-
-
-@dataclass(frozen=True, eq=False)
 class Tracing:
     """How well targets were traced. For the curator only: it was measured with private data.
 
@@ -307,13 +264,6 @@ def _vector(name: str, values: ArrayLike) -> NDArray[np.float64]:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or array.size == 0:
         validation.fail(name, "a list of one number an attribute", array.shape)
-    return array
-
-
-def _scores(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    array = np.asarray(values, dtype=np.float64).ravel()
-    if array.size == 0 or np.isnan(array).any():
-        validation.fail(name, "one or more numbers", array.tolist()[:5])
     return array
 
 

@@ -30,11 +30,12 @@ def roc_figure(
     epsilon: float | None = None,
     lowest: float = 1e-3,
     title: str = "Who was in the data? Exact averages tell, private ones do not",
+    delta: float = 0.0,
 ) -> Figure:
     """Members found against false alarms, both on log axes, where low rates can be seen.
 
-    ``epsilon``: also shade what no attack on an epsilon-DP release reaches. With a the rate of
-    false alarms, that is above min(e^eps a, 1 - e^-eps (1 - a)).
+    ``epsilon``: also shade what no attack on an (epsilon, delta)-DP release reaches. With a the
+    rate of false alarms, that is above min(e^eps a + delta, 1 - e^-eps (1 - delta - a), 1).
     """
     figure, axes = new_figure(
         title, "false alarms (log scale)", "members found (log scale)", (7.2, 5.0)
@@ -42,8 +43,10 @@ def roc_figure(
     rates = np.geomspace(lowest, 1, 200)
     axes.plot(rates, rates, color=INK, linewidth=1, linestyle=":", label="guessing")
     if epsilon is not None:
-        bound = np.minimum(math.exp(epsilon) * rates, 1 - math.exp(-epsilon) * (1 - rates))
-        axes.plot(rates, bound, color=PALE, linewidth=1.5, label=f"bound at epsilon {epsilon:g}")
+        near = math.exp(min(epsilon, 700.0)) * rates + delta
+        bound = np.minimum(near, 1 - math.exp(-epsilon) * (1 - delta - rates)).clip(max=1.0)
+        name = f"bound at epsilon {epsilon:g}" + (f", delta {delta:g}" if delta else "")
+        axes.plot(rates, bound, color=PALE, linewidth=1.5, label=name)
         axes.fill_between(rates, bound, 1.0, color=PALE, alpha=0.25, linewidth=0)
     for colour, (label, alarms, found) in zip(_colours(len(curves)), curves, strict=True):
         x, y = _steps(alarms, found, lowest)

@@ -1,0 +1,16 @@
+"""Model extraction: a copy of a model from its answers.
+
+==================  ===========================================================================
+``equations``       logistic and softmax regression from d + 1 answers, exact to rounding
+``likelihood``      the same by minimising cross entropy, for answers that are rounded or cut
+``boundary``        a linear model of two classes from labels alone, by bisection
+``retraining``      any substitute, trained on the answers
+``augmentation``    a substitute that finds its own queries (Jacobian-based augmentation)
+``fidelity``        how far a copy agrees with its model, and what it costs in queries
+==================  ===========================================================================
+
+A copy is good in two senses. *Accuracy*: it solves the task as well as the model does. *Fidelity*:
+it answers as the model does, mistakes included. A copy can have one without the other.
+
+What an attack learns, and how well, is for the curator only.
+"""

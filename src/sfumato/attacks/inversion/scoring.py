@@ -1,0 +1,321 @@
+"""Scores of reconstructed images: do others see the class in them, and is anybody's record there?
+
+*Recognition*: a judge that has nothing to do with the target, trained on other examples, says what
+it sees. A judge that must name some class finds one in any noise, and what fools one network often
+fools another: give the judge a further answer, "nothing", and look at the pictures as well.
+
+*Closeness*: how alike each image and the mean of its class's private images are, and how far the
+nearest private image is against the nearest image of as many that were not trained on:
+
+    ratio = distance to the nearest member / distance to the nearest non-member
+
+Around 1 the image is a prototype: it shows the class, which other people's pictures show as well.
+Well below 1 it is, or is close to, somebody's record. If members and non-members come from one
+population and the image depends on neither, it is nearer to a member with probability 1/2.
+
+    >>> def sees(images):  # bright is class 1
+    ...     p = images.mean(axis=(1, 2))
+    ...     return np.stack([1 - p, p], axis=1)
+    >>> print(recognition(np.full((4, 2, 2), 0.9), [1, 1, 1, 0], sees))
+    the judge names 75.0% of 4 images rightly (95% interval 19.4% to 99.4%), 100.0% within its ...
+
+Both are measured with private data or made from it: for the curator only.
+
+References: Clopper and Pearson, Biometrika 26 (1934), for intervals; Carlini et al., "Extracting
+training data from diffusion models", arXiv:2301.13188, for distances relative to those of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato.attacks.candidates import Candidates
+from sfumato.attacks.inversion.likeness import cosine, structural_similarity
+from sfumato.attacks.inversion.results import checked_classes
+from sfumato.core import validation
+from sfumato.core.rates import rate_interval
+
+__all__ = [
+    "ClassRecognition",
+    "Closeness",
+    "Judge",
+    "Recognition",
+    "class_means",
+    "closeness",
+    "recognition",
+]
+
+Judge = Callable[[NDArray[np.float32]], NDArray[Any]]
+"""From images to a row of probabilities for each: one a class, then any others ("nothing")."""
+
+HALF_AS_FAR = 0.5
+"""The ratio of distances from which on images are called records."""
+
+
+@final
+@dataclass(frozen=True)
+class ClassRecognition:
+    """What the judge sees in the images of one class.
+
+    Attributes:
+        images: how many there are.
+        first: of how many it is the judge's first answer.
+        among_three: of how many it is among the judge's first three answers.
+        confidence: the judge's mean probability of the class.
+    """
+
+    images: int
+    first: int
+    among_three: int
+    confidence: float
+
+
+@final
+@dataclass(frozen=True)
+class Recognition:
+    """What a judge sees in reconstructed images. For the curator only.
+
+    The interval is for the rate over the attack's random choices, against this one model.
+
+    Attributes:
+        classes: by class.
+        level: the confidence of the interval.
+    """
+
+    classes: dict[int, ClassRecognition]
+    level: float = 0.95
+
+    @property
+    def images(self) -> int:
+        """How many were judged."""
+        return sum(one.images for one in self.classes.values())
+
+    @property
+    def accuracy(self) -> float:
+        """The share of images whose class is the judge's first answer."""
+        return sum(one.first for one in self.classes.values()) / self.images
+
+    @property
+    def accuracy_among_three(self) -> float:
+        """The share of images whose class is among its first three."""
+        return sum(one.among_three for one in self.classes.values()) / self.images
+
+    @property
+    def confidence(self) -> float:
+        """The judge's mean probability of the right class."""
+        return sum(one.confidence * one.images for one in self.classes.values()) / self.images
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Clopper and Pearson's, for :attr:`accuracy`."""
+        right = sum(one.first for one in self.classes.values())
+        return rate_interval(right, self.images, self.level)
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return (
+            f"the judge names {self.accuracy:.1%} of {self.images} images rightly "
+            f"({self.level:.0%} interval {low:.1%} to {high:.1%}), {self.accuracy_among_three:.1%} "
+            f"within its first three answers; its mean confidence is {self.confidence:.1%}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; ``channel`` says who may read it."""
+        return {
+            "channel": "curator",
+            "images": self.images,
+            "accuracy": self.accuracy,
+            "interval": list(self.interval),
+            "level": self.level,
+            "accuracy_among_three": self.accuracy_among_three,
+            "confidence": self.confidence,
+            "classes": {
+                str(label): {
+                    "images": one.images,
+                    "first": one.first,
+                    "among_three": one.among_three,
+                    "confidence": one.confidence,
+                }
+                for label, one in self.classes.items()
+            },
+        }
+
+
+def recognition(
+    images: ArrayLike, classes: ArrayLike, judge: Judge, *, level: float = 0.95
+) -> Recognition:
+    """How often an independent ``judge`` sees in each image the class it was made for."""
+    pictures, wanted = _pictures(images), checked_classes(classes)
+    _as_many(pictures, wanted)
+    validation.open_probability("level", level)
+    shown = np.asarray(judge(pictures), dtype=np.float64)
+    if shown.ndim != 2 or len(shown) != len(wanted) or shown.shape[1] <= wanted.max():
+        validation.fail("the judge's answers", "a probability an image and class", shown.shape)
+    own = shown[np.arange(len(wanted)), wanted]
+    above = (shown >= own[:, None]).sum(axis=1) - 1  # a judge in doubt has not seen the class
+    return Recognition(
+        {
+            int(label): ClassRecognition(
+                int((wanted == label).sum()),
+                int((above[wanted == label] < 1).sum()),
+                int((above[wanted == label] < 3).sum()),
+                float(own[wanted == label].mean()),
+            )
+            for label in np.unique(wanted)
+        },
+        level,
+    )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Closeness:
+    """How near reconstructed images are to private records. For the curator only.
+
+    Attributes:
+        similarity: of each image to its class's private mean: the cosine of both, each less its
+            own average; 1 is the same but for contrast.
+        structure: the same as structural similarity.
+        member_distance: from each image to the nearest private one of its class.
+        other_distance: from each image to the nearest of as many that were not trained on.
+        level: the confidence of the interval.
+    """
+
+    similarity: NDArray[np.float64]
+    structure: NDArray[np.float64]
+    member_distance: NDArray[np.float64]
+    other_distance: NDArray[np.float64]
+    level: float = 0.95
+
+    @property
+    def ratio(self) -> NDArray[np.float64]:
+        """Of the two distances; a record itself has 0."""
+        return self.member_distance / np.maximum(self.other_distance, 1e-12)
+
+    @property
+    def nearer_to_a_member(self) -> float:
+        """The share of images that are nearer to a member; half of them by chance."""
+        return float((self.ratio < 1).mean())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Clopper and Pearson's, for :attr:`nearer_to_a_member`."""
+        return rate_interval(int((self.ratio < 1).sum()), len(self.ratio), self.level)
+
+    @property
+    def verdict(self) -> str:
+        """Records, or what classes look like."""
+        if self.interval[0] <= 0.5:
+            return "prototypes, not records"
+        if np.median(self.ratio) <= HALF_AS_FAR:
+            return "records"
+        return "prototypes that lean towards members"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.verdict}: the nearest member is {np.median(self.ratio):.3g} times as far as "
+            f"the nearest non-member (median of {len(self.ratio)}), and nearer for "
+            f"{self.nearer_to_a_member:.1%}; similarity to the class's mean "
+            f"{self.similarity.mean():.2f}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; ``channel`` says who may read it."""
+        return {
+            "channel": "curator",
+            "verdict": self.verdict,
+            "similarity": self.similarity.tolist(),
+            "structure": self.structure.tolist(),
+            "ratio": self.ratio.tolist(),
+            "nearer_to_a_member": self.nearer_to_a_member,
+            "interval": list(self.interval),
+            "level": self.level,
+        }
+
+
+def closeness(
+    images: ArrayLike,
+    classes: ArrayLike,
+    examples: Candidates,
+    *,
+    generator: np.random.Generator,
+    bounds: tuple[float, float] = (0.0, 1.0),
+    level: float = 0.95,
+) -> Closeness:
+    """Whether images show records or prototypes; only who knows the members can tell.
+
+    Args:
+        images: the reconstructed ones.
+        classes: what each is of.
+        examples: private examples and others from the same population.
+        generator: picks as many of each as there are of both; the nearest of more is nearer.
+        bounds: the least and the greatest value of a pixel.
+        level: the confidence of the interval.
+    """
+    pictures, wanted = _pictures(images), checked_classes(classes)
+    _as_many(pictures, wanted)
+    low, high = validation.interval("bounds", *bounds)
+    if examples.inputs.shape[1:] != pictures.shape[1:]:
+        validation.fail("examples", f"of shape {pictures.shape[1:]}", examples.inputs.shape[1:])
+    member, other = np.empty(len(wanted)), np.empty(len(wanted))
+    for label in np.unique(wanted):
+        ins, outs = _both_sides(examples, int(label), generator)
+        rows = wanted == label
+        member[rows] = _nearest(pictures[rows], ins)
+        other[rows] = _nearest(pictures[rows], outs)
+    inside = examples.only(np.flatnonzero(examples.members))
+    means = class_means(inside.inputs, inside.labels, wanted)
+    return Closeness(
+        cosine(pictures, means),
+        structural_similarity(pictures, means, high - low),
+        member,
+        other,
+        validation.open_probability("level", level),
+    )
+
+
+def class_means(images: ArrayLike, labels: ArrayLike, classes: ArrayLike) -> NDArray[np.float32]:
+    """The mean image of each of the ``classes``."""
+    pictures, found = _pictures(images), np.asarray(labels)
+    wanted = checked_classes(classes)
+    for label in np.unique(wanted):
+        if not (found == label).any():
+            validation.fail("classes", "among those of the examples", int(label))
+    means = {label: pictures[found == label].mean(axis=0) for label in np.unique(wanted)}
+    return np.stack([means[label] for label in wanted])
+
+
+def _both_sides(
+    examples: Candidates, label: int, generator: np.random.Generator
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """As many members as others of one class."""
+    of_class = examples.only(np.flatnonzero(examples.labels == label))
+    count = min(of_class.members.sum(), (~of_class.members).sum())
+    if count == 0:
+        validation.fail("examples", f"members and others of every class (none of {label})", 0)
+    picked = of_class.balanced(int(count), generator)
+    pictures = _pictures(picked.inputs)
+    return pictures[picked.members], pictures[~picked.members]
+
+
+def _nearest(images: NDArray[np.float32], among: NDArray[np.float32]) -> NDArray[np.float64]:
+    from scipy.spatial.distance import cdist
+
+    return cdist(images.reshape(len(images), -1), among.reshape(len(among), -1)).min(axis=1)
+
+
+def _pictures(images: ArrayLike) -> NDArray[np.float32]:
+    found = np.asarray(images, dtype=np.float32)
+    if found.ndim < 2 or len(found) == 0:
+        validation.fail("images", "one input a row", found.shape)
+    return found
+
+
+def _as_many(images: NDArray[np.float32], classes: NDArray[np.int64]) -> None:
+    if len(images) != len(classes):
+        validation.fail("classes", f"one for each of {len(images)} images", len(classes))

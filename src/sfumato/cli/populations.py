@@ -1,0 +1,224 @@
+"""Membership inference on whole populations of models, with and without privacy.
+
+Models are trained on random halves of a pool of examples: some are targets, the others their
+shadows. So for every target it is known, to the auditor, who is a member, and every attack can be
+measured. Private targets have private shadows, trained by the same recipe: the attacker knows it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from sfumato.attacks.membership.reports import MembershipReport
+    from sfumato.data import Dataset
+    from sfumato.learning.ensembles import Schedule
+    from sfumato.learning.recipes import Recipe
+
+__all__ = ["Answers", "Pool", "attack_population", "plain_answers", "private_answers"]
+
+Told = Callable[[int, int], object]
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Examples, and which model is trained on which.
+
+    Attributes:
+        data: its training set is the pool, its test set is seen by no model.
+        shadows: how many of the models are shadows; the rest are targets.
+        subsets: (models, examples); shadows first.
+        mirrored: whether models are asked about mirror images, too.
+    """
+
+    data: Dataset
+    shadows: int
+    subsets: NDArray[np.bool_]
+    mirrored: bool
+
+    @classmethod
+    def draw(cls, data: Dataset, rows: int | None, shadows: int, targets: int, seed: int) -> Pool:
+        """Halves at random: each example in half of the shadows, and in half of the targets."""
+        from sfumato.data import Examples
+        from sfumato.learning.ensembles import half_each
+
+        inputs, labels = data.train
+        size = len(labels) if rows is None else min(rows, len(labels))
+        picked = np.sort(np.random.default_rng(seed).permutation(len(labels))[:size])
+        pool = replace(data, train=Examples(inputs[picked], labels[picked]), owners=None)
+        parts = half_each(shadows, size, seed + 1), half_each(targets, size, seed + 2)
+        return cls(pool, shadows, np.concatenate(parts), inputs.ndim == 4 and data.shape[2] == 3)
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Of the pool."""
+        return self.data.train.labels
+
+    def queries(self, examples: NDArray[Any]) -> list[NDArray[Any]]:
+        """What models are asked, in the form in which they take it."""
+        from sfumato.learning.recipes.inputs import inputs_of
+
+        rows = inputs_of(examples, self.data.bounds)
+        return [rows, rows.flip(3)] if self.mirrored else [rows]  # type: ignore[list-item]
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What models said.
+
+    Attributes:
+        name: of the way they were trained.
+        logits: (models, queries, examples, classes) for the pool.
+        fresh: the same for examples that no model has seen.
+        seconds: of training.
+    """
+
+    name: str
+    logits: NDArray[np.float32]
+    fresh: NDArray[np.float32]
+    seconds: float
+    facts: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def accuracies(self, pool: Pool) -> tuple[float, float]:
+        """Mean accuracy on a model's own examples, and on those no model has seen."""
+        right = self.logits[:, 0].argmax(axis=2) == pool.labels
+        own = float(np.mean([r[mine].mean() for r, mine in zip(right, pool.subsets, strict=True)]))
+        fresh = self.fresh[:, 0].argmax(axis=2) == pool.data.test.labels
+        return own, float(fresh.mean())
+
+
+def plain_answers(
+    pool: Pool,
+    make: Callable[[], Any],
+    schedule: Schedule,
+    *,
+    device: str = "cpu",
+    half: bool = False,
+    augment: str | None = None,
+    seed: int = 0,
+    folder: Any = None,
+    progress: Told | None = None,
+) -> Answers:
+    """Models without privacy, trained as one."""
+    import torch
+
+    from sfumato.learning.ensembles import train_ensemble
+    from sfumato.learning.recipes.augments import augment_by_name
+    from sfumato.learning.recipes.inputs import inputs_of
+
+    began = time.monotonic()
+    models = train_ensemble(
+        make, inputs_of(pool.data.train.inputs, pool.data.bounds), pool.labels, pool.subsets,
+        schedule, augment=None if augment is None else augment_by_name(augment), device=device,
+        half=half, seed=seed, folder=folder, progress=progress,
+    )  # fmt: skip
+    if device == "cuda":
+        torch.cuda.synchronize()
+    seconds = time.monotonic() - began
+    said, fresh = _said(pool, models.logits)
+    return Answers("without privacy", said, fresh, seconds)
+
+
+def private_answers(
+    pool: Pool, recipe: Recipe, *, device: str = "cpu", progress: Told | None = None
+) -> Answers:
+    """Private models, one after another."""
+    from sfumato.learning.recipes.populations import answers, private_population
+
+    began = time.monotonic()
+    models = private_population(recipe, pool.data, pool.subsets, device=device, progress=progress)
+    seconds = time.monotonic() - began
+    said, fresh = _said(pool, lambda rows: answers(models, rows))
+    return Answers(f"epsilon {recipe.epsilon:g}", said, fresh, seconds)
+
+
+def _said(pool: Pool, asked: Callable[[Any], NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
+    both = pool.data.train.inputs, pool.data.test.inputs
+    said, fresh = (np.stack([asked(q) for q in pool.queries(rows)], axis=1) for rows in both)
+    return said, fresh
+
+
+# --- attacks ------------------------------------------------------------------------------------
+
+
+def attack_population(pool: Pool, found: Answers, seed: int = 0) -> dict[str, MembershipReport]:
+    """Every attack on every target; one report an attack, over all targets."""
+    from sfumato.attacks.membership.lira import lira_scores, phi_from_logits
+    from sfumato.attacks.membership.reports import MembershipReport
+    from sfumato.attacks.membership.shadow_attack import ShadowAttack
+    from sfumato.attacks.membership.shadow_outputs import ShadowOutputs
+    from sfumato.attacks.membership.thresholds import (
+        confidence_scores,
+        loss_scores,
+        modified_entropy_scores,
+    )
+
+    labels, size = pool.labels, pool.shadows
+    probabilities = _softmax(found.logits[:, 0])
+    phis = phi_from_logits(found.logits, labels).transpose(0, 2, 1)
+    shadows, inside = phis[:size], pool.subsets[:size]
+    outputs = ShadowOutputs.pooled(
+        [
+            ShadowOutputs(rows, labels, mine)
+            for rows, mine in zip(probabilities[:size], inside, strict=True)
+        ]
+    )
+    judge = ShadowAttack.fit(outputs, generator=np.random.default_rng(seed))
+    rmia = _rmia(pool, found, probabilities)
+    scored: dict[str, list[NDArray[np.float64]]] = {}
+    for target in range(size, len(pool.subsets)):
+        rows, own = probabilities[target], phis[target]
+        each = {
+            "wrong or right (labels)": (rows.argmax(axis=1) == labels).astype(float),
+            "loss": loss_scores(rows, labels),
+            "confidence": confidence_scores(rows),
+            "entropy of the answer": modified_entropy_scores(rows, labels),
+            "shadow models": judge.scores(rows, labels),
+            "LiRA, online": lira_scores(own, shadows, inside),
+            "LiRA, offline": lira_scores(own, shadows, inside, online=False),
+            "RMIA": rmia(target),
+        }
+        for name, scores in each.items():
+            scored.setdefault(name, []).append(scores)
+    truth = pool.subsets[size:].ravel()
+    repeated = np.tile(labels, len(pool.subsets) - size)
+    return {
+        name: MembershipReport.from_scores(
+            np.concatenate(scores), truth, labels=repeated, attack=name,
+            threshold=0.5 if name.startswith(("shadow", "wrong")) else None,
+        )
+        for name, scores in scored.items()
+    }  # fmt: skip
+
+
+def _rmia(
+    pool: Pool, found: Answers, probabilities: NDArray[np.float64]
+) -> Callable[[int], NDArray[np.float64]]:
+    from sfumato.attacks.membership.rmia import offline_marginal, rmia_scores, tune_a
+
+    size, there = pool.shadows, _softmax(found.fresh[:, 0])
+    own = np.take_along_axis(probabilities, pool.labels[None, :, None], axis=2)[..., 0]
+    population = np.take_along_axis(there, pool.data.test.labels[None, :, None], axis=2)[..., 0]
+    inside = pool.subsets[:size]
+    a = tune_a(own[:size], population[:size], inside).a
+
+    def scores(target: int) -> NDArray[np.float64]:
+        return rmia_scores(
+            own[target], offline_marginal(own[:size], a, inside),
+            population[target], offline_marginal(population[:size], a),
+        )  # fmt: skip
+
+    return scores
+
+
+def _softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    high = logits.astype(np.float64)
+    high -= high.max(axis=-1, keepdims=True)
+    np.exp(high, out=high)
+    return high / high.sum(axis=-1, keepdims=True)
