@@ -31,6 +31,8 @@ from sfumato.data import load_dataset
 from sfumato.reports.extraction_figures import fidelity_figure
 from sfumato.reports.style import save
 
+KINDS = ("natural", "Jacobian", "noise")
+
 
 def shown(target: Target) -> dict[str, Target]:
     """The same model, answering less and less."""
@@ -153,12 +155,14 @@ def mnist(arguments: argparse.Namespace) -> None:
             period=arguments.period, training=training,
         )  # fmt: skip
 
-    attacks = {"natural": asking(natural), "Jacobian": growing, "noise": asking(noise)}
+    attacks = dict(zip(KINDS, (asking(natural), growing, asking(noise)), strict=True))
     print("agreement with the model (accuracy) on test images\n")
     print("| queries | answers | " + " | ".join(f"{budget:,}" for budget in budgets) + " | s |")
     print("|---|---|" + "---:|" * (len(budgets) + 1))
     drawn: list[tuple[str, FidelityCurve]] = []
     for kind, attack in attacks.items():
+        if kind not in arguments.only:
+            continue
         for name, seen in shown(target).items():
             began = time.monotonic()
             curve = fidelity_curve(seen, budgets, attack, exam)
@@ -166,7 +170,7 @@ def mnist(arguments: argparse.Namespace) -> None:
             print(f"| {kind} | {name} | {cells} | {time.monotonic() - began:.0f} |", flush=True)
             if kind == "natural":
                 drawn.append((name, curve))
-    if arguments.plot is not None:
+    if arguments.plot is not None and drawn:
         save(fidelity_figure([_line(*one) for one in drawn], chance=0.1), arguments.plot)
 
 
@@ -199,11 +203,12 @@ def _line(name: str, curve: FidelityCurve):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=("linear", "mlp", "mnist"))
     parser.add_argument("--budgets", type=int, nargs="+", help="numbers of queries")
     parser.add_argument("--epochs", type=int, help="of a substitute's training")
     parser.add_argument("--least-steps", type=int, default=400, help="of it, where queries are few")
+    parser.add_argument("--only", nargs="+", default=KINDS, choices=KINDS, help="queries (mnist)")
     parser.add_argument("--step", type=float, default=0.1, help="of Jacobian augmentation")
     parser.add_argument("--period", type=int, help="turn its sign every so many rounds")
     parser.add_argument("--seed", type=int, default=0)

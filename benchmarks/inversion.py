@@ -4,15 +4,17 @@
                                    [--epsilon 2] [--rows 50000] [--out inversion]
 
 For each data set and network (softmax regression, 784-128-10, the small CNN of the preset "cnn"),
-trained on the same private rows once by Adam and once by DP-SGD, and once not at all:
+trained on the same private rows once by Adam and once by DP-SGD:
 
 - MI-Face from blank and faint images, with gradients;
-- MI-Face in the codes of a prior, with scores alone;
-- inversion with that prior, with gradients.
+- the same, where an autoencoder rebuilds the image at every step;
+- MI-Face on the autoencoder's codes, with scores alone;
+- inversion with the autoencoder as a prior, with gradients; of an untrained network, too, which
+  shows what the prior does by itself.
 
-The prior is an autoencoder trained on half of the test set's pictures, without labels. A judge, a
-CNN that is trained on the other half and may also answer "nothing", says what it sees. Distances
-are to members against training rows that were held out. Prints a Markdown table for each data set
+The autoencoder is trained on half of the test set's pictures, without labels. A judge, a CNN that
+is trained on the other half and may also answer "nothing", says what it sees. Distances are to
+members against training rows that were held out by lot. Prints a Markdown table for each data set
 and draws what was found: ``--out`` is the figures' stem.
 """
 
@@ -28,12 +30,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from sfumato.attacks.candidates import Candidates
+from sfumato.attacks.candidates import Candidates, shared_rows
 from sfumato.attacks.inversion import (
     Inversion,
-    RandomDirections,
     closeness,
-    coded_target,
+    invert_by_scores,
     invert_with_prior,
     mi_face,
     recognition,
@@ -51,7 +52,9 @@ from sfumato.reports.style import save
 
 SHAPE, CLASSES = (1, 28, 28), np.arange(10)
 OPTIONS = {"linear": {}, "mlp": {"hidden": 128}, "cnn": {}}
-SCORES, FACE, PRIOR = "MI-Face, scores, prior", "MI-Face", "gradients, prior"
+FACE, REBUILT, SCORES, PRIOR = "MI-Face", "MI-Face, rebuilt", "scores, prior", "prior"
+UNTRAINED = "untrained"
+HELD_OUT = 50_000  # training rows may be private; the others are held out
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class World:
 
     data: object
     private: tuple
-    held_out: tuple
+    examples: Candidates
     test: tuple
     judge: nn.Module
     prior: object
@@ -84,7 +87,7 @@ def fit(model, inputs, labels, epochs, seed, rate=1e-3):
 
 
 def nothing(inputs, generator):
-    """What is no picture of anything: pixels or blocks out of place, blots, noise, all dim or not."""
+    """No picture of anything: pixels or blocks out of place, blots and noise, more or less dim."""
     x = inputs.copy()
     kinds = np.array_split(generator.permutation(len(x)), 4)
     flat = x[kinds[0]].reshape(len(kinds[0]), -1)
@@ -115,20 +118,27 @@ def world(name, given, generator):
     data = load_dataset(name)
     x, y = pictures(data.train)
     tx, ty = pictures(data.test)
-    rows, half = given.rows, len(tx) // 2
+    half, order = len(tx) // 2, generator.permutation(len(x))  # rows are not in a random order
+    chosen, rest = order[: given.rows], order[HELD_OUT:]
     judge = train_judge(tx[:half], ty[:half], given.epochs, generator)
     prior = train_autoencoder_prior(tx[half:], generator=generator)
-    few = replace(
-        data, train=Examples(data.train.inputs[:rows], data.train.labels[:rows]), public_size=rows
-    )
-    held_out = x[-10_000:], y[-10_000:]
-    return World(few, (x[:rows], y[:rows]), held_out, (tx, ty), judge, prior)
+    train_rows = Examples(data.train.inputs[chosen], data.train.labels[chosen])
+    few = replace(data, train=train_rows, public_size=given.rows)
+    private = x[chosen], y[chosen]
+    examples = Candidates.of(private, without(private[0], x[rest], y[rest]))
+    return World(few, private, examples, (tx, ty), judge, prior)
+
+
+def without(known, inputs, labels):
+    """Those that are not among ``known``: pictures that are there twice are nobody's own."""
+    fresh = ~shared_rows(inputs, known)
+    return inputs[fresh], labels[fresh]
 
 
 def trained_models(name, here, given):
     """Untrained, without privacy, and with it."""
     torch.manual_seed(3)
-    yield "untrained", make_model(name, SHAPE, 10, **OPTIONS[name]).eval()
+    yield UNTRAINED, make_model(name, SHAPE, 10, **OPTIONS[name]).eval()
     torch.manual_seed(4)
     model = make_model(name, SHAPE, 10, **OPTIONS[name])
     yield "no privacy", fit(model, *here.private, given.epochs, 2)
@@ -138,30 +148,29 @@ def trained_models(name, here, given):
     yield f"epsilon {given.epsilon:g}", private.model.eval()
 
 
-def attacks(target, here, given, generator):
+def attacks(target, how, here, given, generator):
     """Each attack's images."""
-    many = np.repeat(CLASSES, given.images)
-    start = 0.1 * generator.random((len(many), *SHAPE), dtype=np.float32)
-    start[:: given.images] = 0
-    yield FACE, mi_face(target.showing("gradients"), many, SHAPE, start=start, iterations=2000)
-    scores = target.showing("scores")
-    codes = mi_face(
-        coded_target(scores, here.prior), many, here.prior.code_shape, bounds=(-3, 3), rate=2.0,
-        start=0.5 * generator.standard_normal((len(many), *here.prior.code_shape)),
-        iterations=300, slopes=RandomDirections(generator, directions=16, step=0.02),
-    )  # fmt: skip
-    yield SCORES, replace(codes, images=here.prior.decoded(codes.images), bounds=(0.0, 1.0))
+    seen = target.showing("gradients")
+    if how != UNTRAINED:
+        many = np.repeat(CLASSES, given.images)
+        start = 0.1 * generator.random((len(many), *SHAPE), dtype=np.float32)
+        start[:: given.images] = 0
+        walk = {"start": start, "iterations": 1000}
+        yield FACE, mi_face(seen, many, SHAPE, rate=0.5, **walk)
+        yield REBUILT, mi_face(seen, many, SHAPE, rate=5.0, process=here.prior.rebuilt, **walk)
+        yield (
+            SCORES,
+            invert_by_scores(target.showing("scores"), many, here.prior, generator=generator),
+        )
     yield PRIOR, invert_with_prior(
-        target.showing("gradients"), CLASSES, SHAPE, generator=generator, prior=here.prior,
+        seen, CLASSES, SHAPE, generator=generator, prior=here.prior,
         restarts=2 * given.images, kept=given.images,
     )  # fmt: skip
 
 
 def measured(found: Inversion, here, generator):
     judged = recognition(found.images, found.classes, lambda x: probabilities(here.judge, x))
-    near = closeness(
-        found.images, found.classes, Candidates.of(here.private, here.held_out), generator=generator
-    )
+    near = closeness(found.images, found.classes, here.examples, generator=generator)
     return judged, near
 
 
@@ -171,7 +180,7 @@ def print_row(labels, accuracy, found, judged, near, seconds):
         f"| {' | '.join(labels)} | {accuracy:.1%} | {found.confidence.mean():.2f} | "
         f"{judged.accuracy:.0%} ({low:.0%} to {high:.0%}) | {judged.accuracy_among_three:.0%} | "
         f"{judged.confidence:.2f} | {near.similarity.mean():.2f} | {near.structure.mean():.2f} | "
-        f"{np.median(near.ratio):.3f} | {near.nearer_to_a_member:.0%} | {found.queries:,} | "
+        f"{np.median(near.ratio):.3f} | {near.p_value:.2f} | {found.queries:,} | "
         f"{seconds:.0f} |",
         flush=True,
     )
@@ -186,7 +195,7 @@ def bench(name, given):
     print(f"\n{name}: {given.rows:,} private rows; the judge is right on {right:.1%} of others\n")
     print(
         "| model | trained | attack | accuracy | target's confidence | judge right | in first 3 | "
-        "judge's confidence | similarity | SSIM | member / other | nearer | queries | s |"
+        "judge's confidence | similarity | SSIM | member / other | p | queries | s |"
     )
     print("|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     lines = [("class means", class_means(*here.private, CLASSES), None)]
@@ -195,14 +204,15 @@ def bench(name, given):
             target = Target.of_module(model, f"{network}, {how}")
             accuracy = (target.labels(here.test[0]) == here.test[1]).mean()
             began = time.perf_counter()
-            for attack, found in attacks(target, here, given, generator):
+            for attack, found in attacks(target, how, here, given, generator):
                 judged, near = measured(found, here, generator)
                 seconds = time.perf_counter() - began
                 print_row((network, how, attack), accuracy, found, judged, near, seconds)
                 first = found.images[:: given.images]
                 seen = recognition(first, CLASSES, lambda x: probabilities(here.judge, x))
                 recognised = [bool(seen.classes[label].first) for label in CLASSES]
-                lines.append((f"{network}, {how}\n{attack}", first, recognised))
+                if attack in (FACE, PRIOR):
+                    lines.append((f"{network}, {how}\n{attack}", first, recognised))
                 began = time.perf_counter()
     names = [text.split("/")[0] for text in here.data.classes]
     figure = inversion_figure(lines, names, title=f"{name}: class images read off models")
@@ -214,12 +224,14 @@ def main():
     parser.add_argument("--data", nargs="+", default=["mnist", "fashion-mnist"])
     parser.add_argument("--models", nargs="+", default=list(OPTIONS), choices=list(OPTIONS))
     parser.add_argument("--epsilon", type=float, default=2.0)
-    parser.add_argument("--rows", type=int, default=50_000, help="private rows, at most 50,000")
+    parser.add_argument("--rows", type=int, default=HELD_OUT, help="private rows, at most so many")
     parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--images", type=int, default=4, help="images of each class")
+    parser.add_argument("--images", type=int, default=2, help="images of each class")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", default="inversion", help="the figures' stem")
     given = parser.parse_args()
+    if not 0 < given.rows <= HELD_OUT:
+        parser.error(f"--rows must be at most {HELD_OUT:,}: the rest is held out")
     for name in given.data:
         bench(name, given)
 

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Group
 
+from sfumato.cli.extraction import extraction
+from sfumato.cli.inversion import inversion
+from sfumato.cli.membership import membership
 from sfumato.cli.options import AsJson, Plot
 from sfumato.cli.output import console, number, plain_table, print_json
 from sfumato.cli.people_attacks import differencing, linkage
@@ -185,3 +188,6 @@ def averaging(
 app.command()(tracing)
 app.command()(differencing)
 app.command()(linkage)
+app.command()(membership)
+app.command()(inversion)
+app.command()(extraction)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.cli.shadowed import Said, attacks_with_shadows
+
 if TYPE_CHECKING:
     from sfumato.attacks.membership.reports import MembershipReport
     from sfumato.data import Dataset
@@ -144,81 +146,7 @@ def _said(pool: Pool, asked: Callable[[Any], NDArray[Any]]) -> tuple[NDArray[Any
     return said, fresh
 
 
-# --- attacks ------------------------------------------------------------------------------------
-
-
 def attack_population(pool: Pool, found: Answers, seed: int = 0) -> dict[str, MembershipReport]:
     """Every attack on every target; one report an attack, over all targets."""
-    from sfumato.attacks.membership.lira import lira_scores, phi_from_logits
-    from sfumato.attacks.membership.reports import MembershipReport
-    from sfumato.attacks.membership.shadow_attack import ShadowAttack
-    from sfumato.attacks.membership.shadow_outputs import ShadowOutputs
-    from sfumato.attacks.membership.thresholds import (
-        confidence_scores,
-        loss_scores,
-        modified_entropy_scores,
-    )
-
-    labels, size = pool.labels, pool.shadows
-    probabilities = _softmax(found.logits[:, 0])
-    phis = phi_from_logits(found.logits, labels).transpose(0, 2, 1)
-    shadows, inside = phis[:size], pool.subsets[:size]
-    outputs = ShadowOutputs.pooled(
-        [
-            ShadowOutputs(rows, labels, mine)
-            for rows, mine in zip(probabilities[:size], inside, strict=True)
-        ]
-    )
-    judge = ShadowAttack.fit(outputs, generator=np.random.default_rng(seed))
-    rmia = _rmia(pool, found, probabilities)
-    scored: dict[str, list[NDArray[np.float64]]] = {}
-    for target in range(size, len(pool.subsets)):
-        rows, own = probabilities[target], phis[target]
-        each = {
-            "wrong or right (labels)": (rows.argmax(axis=1) == labels).astype(float),
-            "loss": loss_scores(rows, labels),
-            "confidence": confidence_scores(rows),
-            "entropy of the answer": modified_entropy_scores(rows, labels),
-            "shadow models": judge.scores(rows, labels),
-            "LiRA, online": lira_scores(own, shadows, inside),
-            "LiRA, offline": lira_scores(own, shadows, inside, online=False),
-            "RMIA": rmia(target),
-        }
-        for name, scores in each.items():
-            scored.setdefault(name, []).append(scores)
-    truth = pool.subsets[size:].ravel()
-    repeated = np.tile(labels, len(pool.subsets) - size)
-    return {
-        name: MembershipReport.from_scores(
-            np.concatenate(scores), truth, labels=repeated, attack=name,
-            threshold=0.5 if name.startswith(("shadow", "wrong")) else None,
-        )
-        for name, scores in scored.items()
-    }  # fmt: skip
-
-
-def _rmia(
-    pool: Pool, found: Answers, probabilities: NDArray[np.float64]
-) -> Callable[[int], NDArray[np.float64]]:
-    from sfumato.attacks.membership.rmia import offline_marginal, rmia_scores, tune_a
-
-    size, there = pool.shadows, _softmax(found.fresh[:, 0])
-    own = np.take_along_axis(probabilities, pool.labels[None, :, None], axis=2)[..., 0]
-    population = np.take_along_axis(there, pool.data.test.labels[None, :, None], axis=2)[..., 0]
-    inside = pool.subsets[:size]
-    a = tune_a(own[:size], population[:size], inside).a
-
-    def scores(target: int) -> NDArray[np.float64]:
-        return rmia_scores(
-            own[target], offline_marginal(own[:size], a, inside),
-            population[target], offline_marginal(population[:size], a),
-        )  # fmt: skip
-
-    return scores
-
-
-def _softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    high = logits.astype(np.float64)
-    high -= high.max(axis=-1, keepdims=True)
-    np.exp(high, out=high)
-    return high / high.sum(axis=-1, keepdims=True)
+    said = Said(found.logits, pool.labels, found.fresh, pool.data.test.labels)
+    return attacks_with_shadows(said, pool.shadows, pool.subsets, seed)

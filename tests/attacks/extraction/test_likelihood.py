@@ -52,7 +52,9 @@ def test_the_top_probability_alone_tells_all_after_530_answers(digits, exam):
     found = fit(digits.target.top(1), queries(530))
     assert found.model.distance(digits.model) < 1e-3
     assert exam.measure(found.predict).on_uniform.value > 0.9995
-    rounded = exam.measure(fit(digits.target.top(1).rounded(2), queries(530)).predict)
+    rounded = exam.measure(
+        fit(digits.target.top(1).rounded(2), queries(530), iterations=500).predict
+    )
     assert rounded.on_uniform.value < 0.98
 
 
@@ -63,7 +65,7 @@ def test_labels_need_many_more(digits, exam):
         for count in (530, 4240)
     )
     assert few.interval[1] < 0.85
-    assert many.interval[0] > 0.9
+    assert many.value > 0.935  # a penalty a hundred times as large leaves 0.92
     assert many.value < 0.98
 
 

@@ -18,9 +18,8 @@ rounds, so that both are asked about.
     >>> def model(inputs):
     ...     return np.asarray(inputs @ weights.numpy().T).argmax(axis=1)
     >>> start = np.random.default_rng(1).uniform(-1, 1, (10, 2))
-    >>> found = augment(
-    ...     Target.of_labels(model).limited(70), start, torch.nn.Linear(2, 2), (-1, 1), classes=2
-    ... )
+    >>> target, quick = Target.of_labels(model).limited(70), Training(least_steps=20)
+    >>> found = augment(target, start, nn.Linear(2, 2), (-1, 1), classes=2, training=quick)
     >>> [one.queries for one in found.history], found.stopped
     ([10, 20, 40, 70], True)
 

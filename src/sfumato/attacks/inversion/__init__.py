@@ -3,6 +3,7 @@
 =============================  ====================================================================
 :func:`mi_face`                descent on 1 - p_c, from gradients or from scores alone
 :func:`invert_with_prior`      descent on logits, with what is known of pictures in general
+:func:`invert_by_scores`       the same knowledge, with scores alone
 :func:`train_autoencoder_prior`  that knowledge, learned from public pictures
 :func:`recognition`            does somebody else's classifier see the class?
 :func:`closeness`              is it a record of the training set, or only what a class looks like?
@@ -26,11 +27,8 @@ from sfumato.attacks.inversion.slopes import CoordinateDifferences, ExactSlopes,
 
 if TYPE_CHECKING:
     from sfumato.attacks.inversion.gradient_prior import Loss, Objective, Views, invert_with_prior
-    from sfumato.attacks.inversion.priors import (
-        LearnedPrior,
-        coded_target,
-        train_autoencoder_prior,
-    )
+    from sfumato.attacks.inversion.priors import LearnedPrior, train_autoencoder_prior
+    from sfumato.attacks.inversion.score_prior import coded_target, invert_by_scores
 
 __all__ = [
     "Closeness",
@@ -46,6 +44,7 @@ __all__ = [
     "closeness",
     "coded_target",
     "denoise_and_sharpen",
+    "invert_by_scores",
     "invert_with_prior",
     "mi_face",
     "recognition",
@@ -57,7 +56,8 @@ _NEED_TORCH = {
     "Loss": "gradient_prior",
     "Objective": "gradient_prior",
     "Views": "gradient_prior",
-    "coded_target": "priors",
+    "coded_target": "score_prior",
+    "invert_by_scores": "score_prior",
     "invert_with_prior": "gradient_prior",
     "train_autoencoder_prior": "priors",
 }

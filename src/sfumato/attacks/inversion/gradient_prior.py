@@ -83,7 +83,7 @@ class Objective:
     loss: Loss | str = Loss.CROSS_ENTROPY
     variation: float = 0.0
     energy: float = 0.0
-    code: float = 0.04
+    code: float = 0.02
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "loss", validation.choice("loss", self.loss, Loss))

@@ -36,17 +36,10 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sfumato.attacks.targets import Target
 from sfumato.attacks.torch_models import evaluating
 from sfumato.core import validation
 
-__all__ = [
-    "LearnedPrior",
-    "coded_target",
-    "energy",
-    "total_variation",
-    "train_autoencoder_prior",
-]
+__all__ = ["LearnedPrior", "energy", "total_variation", "train_autoencoder_prior"]
 
 
 def total_variation(images: Tensor) -> Tensor:
@@ -99,15 +92,6 @@ class LearnedPrior:
         return self.decoded(codes.cpu().numpy())
 
 
-def coded_target(target: Target, prior: LearnedPrior) -> Target:
-    """The target as a function of codes: for attacks on scores, in few dimensions.
-
-    Its queries count for ``target``, too. MI-Face on it, with random directions, is a black-box
-    attack with a prior; ``prior.decoded`` makes images of the codes that it finds.
-    """
-    return Target.of_scores(lambda codes: target.probabilities(prior.decoded(codes)), target.name)
-
-
 def train_autoencoder_prior(
     images: ArrayLike,
     *,
@@ -141,10 +125,14 @@ def train_autoencoder_prior(
         validation.fail("images", "public pictures, one a row", pictures.shape)
     shape, numbers = pictures.shape[1:], validation.count("code", code)
     drawn = torch.Generator().manual_seed(int(generator.integers(2**63)))
-    encoder, decoder = _networks(shape, numbers, validation.count("hidden", hidden), (low, high))
-    for layer in (*encoder.modules(), *decoder.modules()):
+    with torch.random.fork_rng(devices=[]):  # torch's own coins are for others
+        encoder, decoder = _networks(
+            shape, numbers, validation.count("hidden", hidden), (low, high)
+        )
+    both = nn.ModuleList([encoder, decoder])
+    for layer in both.modules():
         _start(layer, drawn)
-    both = nn.ModuleList([encoder, decoder]).to(device)
+    both.to(device)
     optimizer = torch.optim.Adam(both.parameters(), lr=validation.positive("rate", rate))
     rows = torch.from_numpy(np.clip(pictures, low, high)).to(device)
     strength = validation.non_negative("weight", weight)

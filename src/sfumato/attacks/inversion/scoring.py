@@ -10,8 +10,11 @@ nearest private image is against the nearest image of as many that were not trai
     ratio = distance to the nearest member / distance to the nearest non-member
 
 Around 1 the image is a prototype: it shows the class, which other people's pictures show as well.
-Well below 1 it is, or is close to, somebody's record. If members and non-members come from one
-population and the image depends on neither, it is nearer to a member with probability 1/2.
+Well below 1 it is, or is close to, somebody's record. How far below 1 may be chance is told by
+exchanging members and non-members at random: if both come from one population and the images depend
+on neither more than on the other, every exchange is as likely as the truth. So hold non-members
+out by lot: the last rows of a file often differ from the first. (Images of one class are often
+alike and then have the same nearest neighbours, so that they are no trials of their own.)
 
     >>> def sees(images):  # bright is class 1
     ...     p = images.mean(axis=(1, 2))
@@ -55,6 +58,11 @@ Judge = Callable[[NDArray[np.float32]], NDArray[Any]]
 
 HALF_AS_FAR = 0.5
 """The ratio of distances from which on images are called records."""
+
+UNLIKELY = 0.05
+"""The p-value from which on nearness to members is not taken for chance."""
+
+_TINY = 1e-12  # a distance of 0 has a finite logarithm
 
 
 @final
@@ -183,19 +191,19 @@ class Closeness:
         structure: the same as structural similarity.
         member_distance: from each image to the nearest private one of its class.
         other_distance: from each image to the nearest of as many that were not trained on.
-        level: the confidence of the interval.
+        p_value: how likely a mean log ratio as low as this is, had members been drawn by lot.
     """
 
     similarity: NDArray[np.float64]
     structure: NDArray[np.float64]
     member_distance: NDArray[np.float64]
     other_distance: NDArray[np.float64]
-    level: float = 0.95
+    p_value: float
 
     @property
     def ratio(self) -> NDArray[np.float64]:
         """Of the two distances; a record itself has 0."""
-        return self.member_distance / np.maximum(self.other_distance, 1e-12)
+        return self.member_distance / np.maximum(self.other_distance, _TINY)
 
     @property
     def nearer_to_a_member(self) -> float:
@@ -203,14 +211,9 @@ class Closeness:
         return float((self.ratio < 1).mean())
 
     @property
-    def interval(self) -> tuple[float, float]:
-        """Clopper and Pearson's, for :attr:`nearer_to_a_member`."""
-        return rate_interval(int((self.ratio < 1).sum()), len(self.ratio), self.level)
-
-    @property
     def verdict(self) -> str:
         """Records, or what classes look like."""
-        if self.interval[0] <= 0.5:
+        if self.p_value > UNLIKELY:
             return "prototypes, not records"
         if np.median(self.ratio) <= HALF_AS_FAR:
             return "records"
@@ -220,8 +223,8 @@ class Closeness:
         return (
             f"{self.verdict}: the nearest member is {np.median(self.ratio):.3g} times as far as "
             f"the nearest non-member (median of {len(self.ratio)}), and nearer for "
-            f"{self.nearer_to_a_member:.1%}; similarity to the class's mean "
-            f"{self.similarity.mean():.2f}"
+            f"{self.nearer_to_a_member:.1%} (p = {self.p_value:.2g}); similarity to the class's "
+            f"mean {self.similarity.mean():.2f}"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -233,8 +236,7 @@ class Closeness:
             "structure": self.structure.tolist(),
             "ratio": self.ratio.tolist(),
             "nearer_to_a_member": self.nearer_to_a_member,
-            "interval": list(self.interval),
-            "level": self.level,
+            "p_value": self.p_value,
         }
 
 
@@ -245,7 +247,7 @@ def closeness(
     *,
     generator: np.random.Generator,
     bounds: tuple[float, float] = (0.0, 1.0),
-    level: float = 0.95,
+    exchanges: int = 999,
 ) -> Closeness:
     """Whether images show records or prototypes; only who knows the members can tell.
 
@@ -253,21 +255,25 @@ def closeness(
         images: the reconstructed ones.
         classes: what each is of.
         examples: private examples and others from the same population.
-        generator: picks as many of each as there are of both; the nearest of more is nearer.
+        generator: picks as many of each as there are of both (the nearest of more is nearer), and
+            exchanges them.
         bounds: the least and the greatest value of a pixel.
-        level: the confidence of the interval.
+        exchanges: how often members and others are exchanged for the p-value.
     """
     pictures, wanted = _pictures(images), checked_classes(classes)
     _as_many(pictures, wanted)
     low, high = validation.interval("bounds", *bounds)
+    rounds = validation.count("exchanges", exchanges)
     if examples.inputs.shape[1:] != pictures.shape[1:]:
         validation.fail("examples", f"of shape {pictures.shape[1:]}", examples.inputs.shape[1:])
     member, other = np.empty(len(wanted)), np.empty(len(wanted))
+    by_lot = np.zeros(rounds)
     for label in np.unique(wanted):
-        ins, outs = _both_sides(examples, int(label), generator)
-        rows = wanted == label
-        member[rows] = _nearest(pictures[rows], ins)
-        other[rows] = _nearest(pictures[rows], outs)
+        near = _Nearest.of(pictures[wanted == label], examples, int(label), generator)
+        member[wanted == label], other[wanted == label] = near.split(near.members)
+        lots = (generator.permutation(near.members) for _ in range(rounds))
+        by_lot += [near.total(lot) for lot in lots]
+    observed = _logs(member, other).sum()
     inside = examples.only(np.flatnonzero(examples.members))
     means = class_means(inside.inputs, inside.labels, wanted)
     return Closeness(
@@ -275,8 +281,47 @@ def closeness(
         structural_similarity(pictures, means, high - low),
         member,
         other,
-        validation.open_probability("level", level),
+        float((1 + (by_lot <= observed + 1e-9).sum()) / (1 + rounds)),
     )
+
+
+@dataclass(frozen=True)
+class _Nearest:
+    """Distances from some images to as many members as others of one class."""
+
+    distances: NDArray[np.float64]
+    members: NDArray[np.bool_]
+
+    @classmethod
+    def of(
+        cls,
+        images: NDArray[np.float32],
+        examples: Candidates,
+        label: int,
+        generator: np.random.Generator,
+    ) -> _Nearest:
+        from scipy.spatial.distance import cdist
+
+        of_class = examples.only(np.flatnonzero(examples.labels == label))
+        count = int(min(of_class.members.sum(), (~of_class.members).sum()))
+        if count == 0:
+            validation.fail("examples", f"members and others of every class (none of {label})", 0)
+        picked = of_class.balanced(count, generator)
+        rows = _pictures(picked.inputs).reshape(len(picked), -1)
+        return cls(cdist(images.reshape(len(images), -1), rows), picked.members)
+
+    def split(self, members: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """From each image to the nearest of ``members``, and of all others."""
+        inside, outside = self.distances[:, members], self.distances[:, ~members]
+        return inside.min(axis=1), outside.min(axis=1)
+
+    def total(self, members: NDArray[np.bool_]) -> float:
+        """The sum of the logarithms of the ratios."""
+        return float(_logs(*self.split(members)).sum())
+
+
+def _logs(inside: NDArray[np.float64], outside: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.log(np.maximum(inside, _TINY)) - np.log(np.maximum(outside, _TINY))
 
 
 def class_means(images: ArrayLike, labels: ArrayLike, classes: ArrayLike) -> NDArray[np.float32]:
@@ -288,25 +333,6 @@ def class_means(images: ArrayLike, labels: ArrayLike, classes: ArrayLike) -> NDA
             validation.fail("classes", "among those of the examples", int(label))
     means = {label: pictures[found == label].mean(axis=0) for label in np.unique(wanted)}
     return np.stack([means[label] for label in wanted])
-
-
-def _both_sides(
-    examples: Candidates, label: int, generator: np.random.Generator
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """As many members as others of one class."""
-    of_class = examples.only(np.flatnonzero(examples.labels == label))
-    count = min(of_class.members.sum(), (~of_class.members).sum())
-    if count == 0:
-        validation.fail("examples", f"members and others of every class (none of {label})", 0)
-    picked = of_class.balanced(int(count), generator)
-    pictures = _pictures(picked.inputs)
-    return pictures[picked.members], pictures[~picked.members]
-
-
-def _nearest(images: NDArray[np.float32], among: NDArray[np.float32]) -> NDArray[np.float64]:
-    from scipy.spatial.distance import cdist
-
-    return cdist(images.reshape(len(images), -1), among.reshape(len(among), -1)).min(axis=1)
 
 
 def _pictures(images: ArrayLike) -> NDArray[np.float32]:

@@ -30,6 +30,7 @@ __all__ = ["SmallNetwork"]
 
 _Floats = NDArray[np.float64]
 _CHECK = 50  # steps between looks at the rows held back
+_ENOUGH = 1e-4  # an improvement of the cross entropy that is worth going on for
 
 
 class SmallNetwork:
@@ -77,7 +78,7 @@ class SmallNetwork:
         for step in range(self.steps):
             if step % _CHECK == 0:
                 loss = _cross_entropy(_logits(weights, x[held]), y[held])
-                misses = 0 if loss < least else misses + 1
+                misses = 0 if loss < least - _ENOUGH else misses + 1
                 if misses > self.patience:
                     break
                 if loss < least:

@@ -1,0 +1,154 @@
+"""What is attacked: a finished run, or a model of the user's own, with examples on both sides.
+
+Inputs are as models take them: float32 in [0, 1], channels first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.core import validation
+
+if TYPE_CHECKING:
+    from sfumato.attacks.candidates import Candidates
+    from sfumato.attacks.targets import Target
+    from sfumato.core.guarantee import Guarantee
+    from sfumato.data import Dataset
+    from sfumato.learning.runs import RunFolder
+
+__all__ = ["Attacked", "attacked"]
+
+
+@dataclass(frozen=True, eq=False)
+class Attacked:
+    """A model with those whose membership is known to the curator.
+
+    Attributes:
+        target: the model, with all that is known of it; an attack shows less of it.
+        data: members are its training set, others its test set.
+        claim: what was promised; None for a model that promises nothing.
+        folder: of the run; None for other models.
+        recipe: of the run; None for other models.
+    """
+
+    target: Target
+    data: Dataset
+    claim: Guarantee | None = None
+    folder: RunFolder | None = None
+    recipe: Any = None
+
+    def inputs(self, values: NDArray[Any]) -> NDArray[np.float32]:
+        """Examples of the data set as models take them."""
+        from sfumato.learning.recipes.inputs import inputs_of
+
+        return inputs_of(values, self.data.bounds).numpy()
+
+    def candidates(self, each: int, seed: int) -> Candidates:
+        """As many members as others, at most ``each``; whoever is in both is left out.
+
+        Raises:
+            ValueError: if there is nobody on one side.
+        """
+        from sfumato.attacks.candidates import Candidates, shared_rows
+
+        (ins, in_labels), (outs, out_labels) = self.data.train, self.data.test
+        if not len(out_labels):
+            raise ValueError("a test set must be given: examples that were not trained on")
+        generator = np.random.default_rng(seed)
+        fresh = ~shared_rows(outs, ins)
+        outs, out_labels = outs[fresh], out_labels[fresh]
+        size = min(validation.count("rows", each), len(in_labels), len(out_labels))
+        picked = [generator.choice(len(n), size, replace=False) for n in (in_labels, out_labels)]
+        return Candidates.of(
+            (self.inputs(ins[picked[0]]), in_labels[picked[0]]),
+            (self.inputs(outs[picked[1]]), out_labels[picked[1]]),
+        )
+
+    def keep(self, name: str, result: Mapping[str, Any]) -> Path | None:
+        """Writes a result into the run's curator folder, if there is a run."""
+        if self.folder is None:
+            return None
+        self.folder.write_curator(name, result)
+        return self.folder.curator / name
+
+
+def attacked(
+    run: Path | None,
+    model: str | None,
+    data: str | None,
+    declared: Path | None,
+    test: str | None,
+    trust: bool,
+) -> Attacked:
+    """From a command's options: ``run``, or ``model`` and ``data``.
+
+    Raises:
+        ValueError: unless exactly one of ``run`` and ``model`` is given, and data for the latter.
+    """
+    if (run is None) == (model is None):
+        raise ValueError("either --run FOLDER or --model FILE.py:FUNCTION must be given")
+    if run is not None:
+        return _run(run, data, declared, test, trust)
+    if data is None:
+        raise ValueError("--data must be given with --model: what it was trained on")
+    assert model is not None
+    return Attacked(_own_target(model), _dataset(data, declared, test))
+
+
+def _dataset(data: str, declared: Path | None, test: str | None) -> Dataset:
+    from sfumato.data import load_dataset, read_declaration
+
+    return load_dataset(data, None if declared is None else read_declaration(declared), test)
+
+
+def _run(
+    path: Path, data: str | None, declared: Path | None, test: str | None, trust: bool
+) -> Attacked:
+    from sfumato.attacks.targets import Target
+    from sfumato.data import Declaration, load_dataset
+    from sfumato.learning.recipes.loading import load_run
+
+    run = load_run(path, run_code=trust)
+    if data is not None:
+        loaded = _dataset(data, declared, test)
+    else:
+        request = run.folder.request()
+        if "source" not in request:
+            raise ValueError(f"the run in {path} was begun in Python: say on what with --data")
+        source = request["source"]
+        said = source["declared"]
+        known = None if said is None else Declaration.from_dict(said)
+        loaded = load_dataset(source["data"], known, source["test"])
+    target = Target.of_module(run.model, str(path))
+    return Attacked(target, loaded, run.record.guarantee, run.folder, run.recipe)
+
+
+def _own_target(name: str) -> Target:
+    """``my.py:load`` or ``package.my:load``: a function without arguments.
+
+    It returns a torch module (inputs to logits), or a function from NumPy inputs to rows of
+    probabilities, or to class numbers.
+    """
+    from sfumato.attacks.targets import Target
+    from sfumato.core.functions import function_named, names_function
+
+    file, _, function = name.partition(":")
+    module = file.removesuffix(".py").replace("/", ".")
+    if not names_function(f"{module}:{function}"):
+        validation.fail("model", "FILE.py:FUNCTION, such as my.py:load", name)
+    made = function_named("model", f"{module}:{function}")()
+    if hasattr(made, "named_parameters"):
+        return Target.of_module(made, name)
+    if not callable(made):
+        validation.fail("model", "a function that returns a torch module or a function", made)
+
+    def answer(inputs: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(made(inputs))
+
+    return Target.of_scores(answer, name)
