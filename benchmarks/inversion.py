@@ -215,7 +215,8 @@ def bench(name, given):
                     lines.append((f"{network}, {how}\n{attack}", first, recognised))
                 began = time.perf_counter()
     names = [text.split("/")[0] for text in here.data.classes]
-    figure = inversion_figure(lines, names, title=f"{name}: class images read off models")
+    title = f"{name}: class images read off models, each stretched from black to white"
+    figure = inversion_figure(lines, names, title=title, bounds=None)
     print(f"figure in {save(figure, f'{given.out}-{name}.png')}", file=sys.stderr)
 
 

@@ -12,6 +12,10 @@ are found by content, and refused.
         ...
     sfumato.attacks.candidates.Overlap: 1 of 1 non-members are members, too: take examples that ...
 
+What counts is the input, whatever its label. 0.0 and -0.0 are the same, so are all NaN, and so are
+a number and what is left of it in a coarser type (float32 for float64). An example that was scaled,
+or saved as a picture and read again, is another one: prepare both sides alike.
+
 Who is a member is the curator's: nothing made from it may be published.
 """
 
@@ -24,12 +28,15 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.attacks.targets import class_numbers
 from sfumato.core import validation
 
 __all__ = ["Candidates", "Overlap", "digests", "shared_rows"]
 
 Labelled = tuple[ArrayLike, ArrayLike]
 """Inputs, one a row, and their labels."""
+
+_AT_ONCE = 1024  # rows that are copied at once to be fingerprinted
 
 
 class Overlap(ValueError):  # noqa: N818
@@ -42,8 +49,8 @@ class Candidates:
     """Examples, their labels, and which were trained on.
 
     Attributes:
-        inputs: one example a row.
-        labels: their classes.
+        inputs: one example a row, numbers.
+        labels: their classes, from 0 up.
         members: which are members. The curator's.
     """
 
@@ -52,58 +59,120 @@ class Candidates:
     members: NDArray[np.bool_]
 
     def __post_init__(self) -> None:
-        if not len(self.inputs) == len(self.labels) == len(self.members):
-            sizes = len(self.inputs), len(self.labels), len(self.members)
+        inputs = _numbers("inputs", self.inputs)
+        labels, members = class_numbers("labels", self.labels), _marks(self.members)
+        if not len(inputs) == len(labels) == len(members):
+            sizes = len(inputs), len(labels), len(members)
             validation.fail("candidates", "as many inputs as labels and marks", sizes)
-        inside, outside = self.inputs[self.members], self.inputs[~self.members]
-        twice = int(shared_rows(outside, inside).sum())
-        if twice:
-            raise Overlap(
-                f"{twice} of {len(outside)} non-members are members, too: take examples that were "
-                "not trained on, or drop those that are in both"
-            )
+        for name, value in (("inputs", inputs), ("labels", labels), ("members", members)):
+            object.__setattr__(self, name, value)
+        _refuse_shared(inputs[members], inputs[~members])
 
     @classmethod
     def of(cls, members: Labelled, others: Labelled) -> Candidates:
         """From examples that were trained on, and examples that were not.
 
+        Inputs of two types become those of the wider one.
+
         Raises:
             Overlap: if an input is in both.
-            ValueError: if their shapes differ.
+            ValueError: if their shapes differ, or one side has more inputs or more labels.
         """
-        (inside, in_labels), (outside, out_labels) = members, others
-        ins, outs = np.asarray(inside), np.asarray(outside)
+        (ins, in_labels), (outs, out_labels) = _side("members", members), _side("others", others)
         if ins.shape[1:] != outs.shape[1:]:
             validation.fail("others", f"examples of shape {ins.shape[1:]}", outs.shape[1:])
+        if ins.dtype != outs.dtype:  # what is the same in the coarser type differs in the wider one
+            _refuse_shared(ins, outs)
         truth = np.concatenate([np.ones(len(ins), bool), np.zeros(len(outs), bool)])
-        labels = np.concatenate([np.asarray(in_labels), np.asarray(out_labels)]).astype(np.int64)
+        labels = np.concatenate([in_labels, out_labels])
         return cls(np.concatenate([ins, outs]), labels, truth)
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def balanced(self, each: int, generator: np.random.Generator) -> Candidates:
-        """As many members as others, at most ``each`` of either, picked at random."""
+        """As many members as others, at most ``each`` of either, picked at random.
+
+        Raises:
+            ValueError: if there are no members, or no others.
+        """
         validation.count("each", each)
         ins, outs = np.flatnonzero(self.members), np.flatnonzero(~self.members)
         size = min(each, len(ins), len(outs))
+        if size == 0:
+            counts = f"{len(ins)} members and {len(outs)} others"
+            validation.fail("candidates", "some members and some others", counts)
         picked = [generator.choice(side, size, replace=False) for side in (ins, outs)]
         return self.only(np.sort(np.concatenate(picked)))
 
     def only(self, rows: NDArray[Any]) -> Candidates:
-        """Some of them."""
+        """Some of them: their places, or a mark for each."""
         return Candidates(self.inputs[rows], self.labels[rows], self.members[rows])
 
 
 def digests(rows: NDArray[Any]) -> list[bytes]:
-    """A fingerprint of each row's content; equal rows have equal ones (0.0 and -0.0 are equal)."""
-    plain = np.ascontiguousarray(rows)
-    if plain.dtype.kind == "f":
-        plain = plain + 0.0
-    return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in plain]
+    """A fingerprint of each row's content; equal rows of one type have equal ones."""
+    plain = _numbers("rows", rows)
+    found: list[bytes] = []
+    for start in range(0, len(plain), _AT_ONCE):
+        part = np.array(plain[start : start + _AT_ONCE], order="C")
+        if part.dtype.kind == "f":
+            part[np.isnan(part)] = np.nan
+            part += 0  # -0.0 becomes 0.0
+        found += [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in part]
+    return found
 
 
 def shared_rows(rows: NDArray[Any], among: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which of ``rows`` are also in ``among``, by content."""
-    known = set(digests(among))
-    return np.array([digest in known for digest in digests(rows)], dtype=bool)
+    """Which of ``rows`` are also in ``among``, by content, as far as both are precise."""
+    these, those = _numbers("rows", rows), _numbers("among", among)
+    common = _common(these.dtype, those.dtype)
+    with np.errstate(over="ignore"):  # what float16 cannot hold is infinite in it
+        known = set(digests(those.astype(common, copy=False)))
+        mine = digests(these.astype(common, copy=False))
+    return np.array([digest in known for digest in mine], dtype=bool)
+
+
+def _common(one: np.dtype[Any], other: np.dtype[Any]) -> np.dtype[Any]:
+    """The type in which rows are compared: the coarsest float, else one that holds both."""
+    floats = [kind for kind in (one, other) if kind.kind == "f"]
+    return min(floats, key=lambda kind: kind.itemsize) if floats else np.result_type(one, other)
+
+
+def _refuse_shared(inside: NDArray[Any], outside: NDArray[Any]) -> None:
+    twice = int(shared_rows(outside, inside).sum())
+    if twice:
+        raise Overlap(
+            f"{twice} of {len(outside)} non-members are members, too: take examples that were "
+            "not trained on, or drop those that are in both"
+        )
+
+
+def _side(name: str, side: Labelled) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    inputs, labels = _numbers(name, side[0]), class_numbers("labels", side[1])
+    if len(inputs) != len(labels):
+        validation.fail(name, "as many inputs as labels", (len(inputs), len(labels)))
+    return inputs, labels
+
+
+def _numbers(name: str, values: ArrayLike) -> NDArray[Any]:
+    """An array of numbers, in the machine's own order of bytes."""
+    rows = np.asarray(values)
+    if rows.dtype.kind == "O":  # a table of numbers of several types comes as objects
+        try:
+            rows = rows.astype(np.float64)
+        except (TypeError, ValueError):
+            validation.fail(name, "numbers (code text as numbers first)", "other things")
+    if rows.ndim == 0 or rows.dtype.kind not in "biuf":
+        validation.fail(
+            name, "an array of numbers, one example a row", (rows.dtype.name, rows.shape)
+        )
+    wide = rows.dtype.kind == "f" and rows.dtype.itemsize > 8  # its bytes have gaps
+    return rows.astype(np.float64 if wide else rows.dtype.newbyteorder("="), copy=False)
+
+
+def _marks(members: ArrayLike) -> NDArray[np.bool_]:
+    given = np.asarray(members)
+    if given.ndim != 1 or not np.isin(given, (0, 1)).all():
+        validation.fail("members", "True or False for every example", given.tolist()[:5])
+    return given.astype(bool)

@@ -22,7 +22,11 @@ An attack asks its target for a view; a target that does not have it refuses, be
     sfumato.attacks.targets.NotSeen: the attack needs scores, but this target shows labels
 
 Anything can be a target: a function from NumPy arrays to NumPy arrays is enough. Defences are
-views as well: :meth:`Target.rounded`, :meth:`Target.top`, :meth:`Target.limited`.
+views as well: :meth:`Target.rounded`, :meth:`Target.top`, :meth:`Target.limited`. A view of a view
+never shows more than either.
+
+Every example asked about counts as one query. All views of a target count together: who asks
+through one of them spends what another is limited to. What is refused is not counted.
 """
 
 from __future__ import annotations
@@ -37,12 +41,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.core import validation
 
-__all__ = ["BudgetSpent", "NotSeen", "Scorer", "Target", "View"]
+__all__ = ["BudgetSpent", "NotSeen", "Scorer", "Target", "View", "class_numbers"]
 
 Scorer = Callable[[NDArray[Any]], NDArray[Any]]
 """From a batch of inputs to a row for each."""
 
 _LEAST = 1e-300  # a probability of 0 has a finite logarithm
+_SLACK = 1e-3  # what rounding in half precision may add to a probability
 
 
 class View(StrEnum):
@@ -108,12 +113,12 @@ class Target:
 
     @classmethod
     def of_labels(cls, answer: Scorer, name: str = "model") -> Target:
-        """From a function that gives a class number for each input."""
+        """From a function that gives a class number, from 0 up, for each input."""
         return cls(View.LABELS, name, _answer=answer)
 
     @classmethod
     def of_scores(cls, answer: Scorer, name: str = "model") -> Target:
-        """From a function that gives a row of probabilities for each input."""
+        """From a function that gives a row of probabilities, one a class, for each input."""
         return cls(View.SCORES, name, _answer=answer)
 
     @classmethod
@@ -127,7 +132,8 @@ class Target:
     def of_module(cls, module: Any, name: str = "model", view: View | str = View.WEIGHTS) -> Target:
         """From a torch module that maps a batch of inputs to logits, in evaluation mode.
 
-        Inputs arrive as float32 tensors on the device of the module's parameters.
+        Inputs arrive as tensors of the type of the module's parameters (float32, mostly), on their
+        device.
         """
         from sfumato.attacks.torch_models import probabilities
 
@@ -147,103 +153,186 @@ class Target:
         return replace(self, view=seen)
 
     def rounded(self, digits: int) -> Target:
-        """Probabilities rounded to so many decimals."""
-        return replace(self, digits=validation.at_least("digits", digits, 0))
+        """Probabilities rounded to so many decimals, or fewer if they are rounded already.
+
+        Rows need not add up to 1 any more. Derivatives and weights would tell the exact ones: a
+        target that shows these is reduced to scores. Labels are those of the exact ones.
+        """
+        wanted = validation.at_least("digits", digits, 0)
+        return replace(self._hiding(), digits=_fewer(wanted, self.digits))
 
     def top(self, count: int) -> Target:
-        """Only the largest probabilities; the others are shown as 0."""
-        return replace(self, kept=validation.count("top", count))
+        """Only so many of the largest probabilities, or fewer; the others are shown as 0.
+
+        Of equal ones the first are shown. A target that shows derivatives or weights is reduced to
+        scores. The loss of a label that is not shown is that of a probability of 0.
+        """
+        wanted = validation.count("top", count)
+        return replace(self._hiding(), kept=_fewer(wanted, self.kept))
 
     def limited(self, budget: int) -> Target:
-        """Answers about so many further examples, then refuses."""
-        total = validation.at_least("budget", budget, 0)
-        return replace(self, budget=total, _start=self._counter.asked)
+        """Answers about so many further examples, or what is left of an earlier limit, no more."""
+        wanted = validation.at_least("budget", budget, 0)
+        left = None if self.budget is None else max(0, self.budget - self.queries)
+        return replace(self, budget=_fewer(wanted, left), _start=self._counter.asked)
+
+    def _hiding(self) -> Target:
+        """The same, showing scores at most."""
+        if self._answer is None:
+            raise ValueError("this target gives losses alone: it has no probabilities to hide")
+        return replace(self, view=View.SCORES) if self.shows(View.GRADIENTS) else self
 
     # --- asking ---------------------------------------------------------------------------------
 
     @property
     def queries(self) -> int:
-        """About how many examples it was asked, through this view since it was limited, or ever."""
+        """About how many examples it was asked, through any view, since it was limited, or ever."""
         return self._counter.asked - self._start
 
-    def shows(self, view: View) -> bool:
+    def shows(self, view: View | str) -> bool:
         """Whether ``view`` is part of what it shows."""
-        return view in _INCLUDES[self.view]
+        return validation.choice("view", view, View) in _INCLUDES[self.view]
 
-    def require(self, view: View) -> None:
+    def require(self, view: View | str) -> None:
         """Raises :class:`NotSeen` unless it shows ``view``."""
         if not self.shows(view):
-            raise NotSeen(view, self.view)
+            raise NotSeen(View(view), self.view)
 
     def labels(self, inputs: ArrayLike) -> NDArray[np.int64]:
-        """The class of each input."""
+        """The class of each input; of equally likely ones the first."""
         self.require(View.LABELS)
-        found = np.asarray(self._asked(inputs))
+        found = self._asked(self._counted(inputs))
         if found.ndim == 1:
-            return found.astype(np.int64)
-        return found.argmax(axis=1).astype(np.int64)
+            return class_numbers("a target's labels", found)
+        return _probabilities(found).argmax(axis=1).astype(np.int64)
 
     def probabilities(self, inputs: ArrayLike) -> NDArray[np.float64]:
         """A row of probabilities for each input, as far as they are shown."""
         self.require(View.SCORES)
-        return self._scores(inputs)
-
-    def _scores(self, inputs: ArrayLike) -> NDArray[np.float64]:
-        shown = np.asarray(self._asked(inputs), dtype=np.float64)
-        if shown.ndim != 2:
-            validation.fail("a target's scores", "one row of probabilities an input", shown.shape)
-        if self.kept is not None and self.kept < shown.shape[1]:
-            least = -np.partition(-shown, self.kept - 1, axis=1)[:, self.kept - 1 : self.kept]
-            shown = np.where(shown >= least, shown, 0.0)
-        return shown if self.digits is None else np.round(shown, self.digits)
+        return self._shown(self._counted(inputs))
 
     def losses(self, inputs: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
-        """The cross entropy of each input with its label."""
+        """The cross entropy of each input with its label, by what is shown.
+
+        Where that is a probability of 0, it is the cross entropy of 1e-300, about 691.
+        """
         self.require(View.LOSSES)
-        wanted = np.asarray(labels, dtype=np.int64)
+        rows, wanted = _labelled(inputs, labels)
+        self._count(len(rows))
         if self._losses is not None:
-            rows = self._counted(inputs)
-            return np.asarray(self._losses(rows, wanted), dtype=np.float64)
-        shown = self._scores(inputs)
-        return -np.log(np.maximum(shown[np.arange(len(wanted)), wanted], _LEAST))
+            found = np.asarray(self._losses(rows, wanted), dtype=np.float64)
+            if found.shape != wanted.shape:
+                validation.fail("a target's losses", f"{len(wanted)} numbers", found.shape)
+            return found
+        shown = self._shown(rows)
+        if wanted.size and wanted.max() >= shown.shape[1]:
+            validation.fail("labels", f"classes below {shown.shape[1]}", int(wanted.max()))
+        own = shown[np.arange(len(wanted)), wanted]
+        return 0.0 - np.log(np.maximum(own, _LEAST))
 
     def input_gradients(self, inputs: ArrayLike, classes: ArrayLike) -> NDArray[np.float64]:
         """Derivatives of the log-probability of ``classes`` by the inputs."""
         from sfumato.attacks.torch_models import input_gradients
 
         self.require(View.GRADIENTS)
-        return input_gradients(self.module_behind(), self._counted(inputs), np.asarray(classes))
+        module, (rows, wanted) = self._modelled(), _labelled(inputs, classes)
+        self._count(len(rows))
+        return input_gradients(module, rows, wanted)
 
     def gradients(self, inputs: ArrayLike, labels: ArrayLike) -> NDArray[np.float32]:
         """Each example's own derivative of its loss by the weights, a flat row each."""
         from sfumato.attacks.torch_models import weight_gradients
 
         self.require(View.GRADIENTS)
-        return weight_gradients(self.module_behind(), self._counted(inputs), np.asarray(labels))
+        module, (rows, wanted) = self._modelled(), _labelled(inputs, labels)
+        self._count(len(rows))
+        return weight_gradients(module, rows, wanted)
 
     @property
     def module(self) -> Any:
         """The torch module itself: weights and all."""
         self.require(View.WEIGHTS)
-        return self.module_behind()
+        return self._modelled()
 
-    def module_behind(self) -> Any:
-        """What derivatives are taken of."""
+    def _modelled(self) -> Any:
         if self._module is None:
             raise ValueError("derivatives need a target made with Target.of_module")
         return self._module
 
-    def _asked(self, inputs: ArrayLike) -> NDArray[Any]:
-        if self._answer is None:
-            raise ValueError("this target gives losses alone")
-        return self._answer(self._counted(inputs))
+    def _shown(self, rows: NDArray[Any]) -> NDArray[np.float64]:
+        """Probabilities after all that hides some of them."""
+        shown = _probabilities(self._asked(rows))
+        if self.kept is not None and self.kept < shown.shape[1]:
+            largest = np.argsort(-shown, axis=1, kind="stable")[:, : self.kept]
+            every = np.zeros_like(shown)
+            np.put_along_axis(every, largest, np.take_along_axis(shown, largest, axis=1), axis=1)
+            shown = every
+        return shown if self.digits is None else np.round(shown, self.digits)
+
+    def _asked(self, rows: NDArray[Any]) -> NDArray[Any]:
+        assert self._answer is not None  # a target of losses alone shows nothing that gets here
+        found = np.asarray(self._answer(rows))
+        if found.ndim == 0 or len(found) != len(rows):
+            validation.fail("a target's answers", f"one for each of {len(rows)}", found.shape)
+        return found
 
     def _counted(self, inputs: ArrayLike) -> NDArray[Any]:
-        rows = np.asarray(inputs)
-        if self.budget is not None and self.queries + len(rows) > self.budget:
+        rows = _rows(inputs)
+        self._count(len(rows))
+        return rows
+
+    def _count(self, examples: int) -> None:
+        if self.budget is not None and self.queries + examples > self.budget:
             raise BudgetSpent(
                 f"{self.name} answers {self.budget} queries, of which {self.queries} are spent; "
-                f"{len(rows)} more were asked for"
+                f"{examples} more were asked for"
             )
-        self._counter.asked += len(rows)
-        return rows
+        self._counter.asked += examples
+
+
+def _fewer(wanted: int, before: int | None) -> int:
+    return wanted if before is None else min(wanted, before)
+
+
+def _rows(inputs: ArrayLike) -> NDArray[Any]:
+    rows = np.asarray(inputs)
+    if rows.ndim == 0:
+        validation.fail("inputs", "a batch, one example a row", inputs)
+    return rows
+
+
+def _labelled(inputs: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    rows, wanted = _rows(inputs), class_numbers("labels", labels)
+    if len(rows) != len(wanted):
+        validation.fail("labels", f"one for each of {len(rows)} inputs", len(wanted))
+    return rows, wanted
+
+
+def class_numbers(name: str, given: ArrayLike) -> NDArray[np.int64]:
+    """A list of classes; refuses what would be cut to one (0.7), or count from the end (-1)."""
+    found = np.asarray(given)
+    if found.ndim != 1 or found.dtype.kind not in "biuf":
+        validation.fail(name, "a list of class numbers", (found.dtype.name, found.shape))
+    strange = found[~((found >= 0) & (found < 2**31) & (found == np.trunc(found)))]
+    if strange.size:
+        validation.fail(name, "class numbers, whole and from 0 up", strange[0].item())
+    return found.astype(np.int64)
+
+
+def _probabilities(rows: NDArray[Any]) -> NDArray[np.float64]:
+    """Rows of probabilities as they came; refuses what can be none, such as logits.
+
+    Rows that are rounded or cut before they arrive need not add up to 1.
+    """
+    if rows.ndim != 2 or rows.shape[1] < 2:
+        wanted = "a row of probabilities an input, one for each of two classes or more"
+        validation.fail("a target's scores", wanted, rows.shape)
+    found = rows.astype(np.float64)
+    if not np.isfinite(found).all():
+        validation.fail("a target's scores", "finite numbers", "some that are not")
+    beyond = ((found < -_SLACK) | (found > 1 + _SLACK)).any(axis=1)
+    wrong = beyond & (np.abs(found.sum(axis=1) - 1) > _SLACK)
+    if wrong.any():
+        row = found[int(wrong.argmax())].tolist()[:5]
+        validation.fail("a target's scores", "probabilities (take the softmax of logits)", row)
+    return found

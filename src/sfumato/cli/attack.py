@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Group
 
+from sfumato.cli.compare_attacks import compare
 from sfumato.cli.extraction import extraction
 from sfumato.cli.inversion import inversion
 from sfumato.cli.membership import membership
@@ -189,5 +190,6 @@ app.command()(tracing)
 app.command()(differencing)
 app.command()(linkage)
 app.command()(membership)
+app.command()(compare)
 app.command()(inversion)
 app.command()(extraction)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sfumato.attacks.membership.reports import MembershipReport
     from sfumato.core.guarantee import Guarantee
 
-__all__ = ["draw_curves", "membership", "reports_table"]
+__all__ = ["draw_curves", "membership", "report_with_claim", "reports_table"]
 
 _RESULT = "membership.json"
 _TITLE = "Members found at each rate of false alarms"
@@ -60,14 +60,15 @@ def membership(
             reports |= _with_shadows(what, candidates, shadows, epochs, seed)
     if plot is not None:
         draw_curves(reports, what.claim, plot)
-    found = {"attacks": [_told(report, what.claim) for report in reports.values()]}
+    found = {"attacks": [report_with_claim(report, what.claim) for report in reports.values()]}
     kept = what.keep(_RESULT, {"channel": "curator"} | found)
     notes = [CURATOR] + ([] if kept is None else [f"Kept in {kept}"])
     table = reports_table(what.target.name, reports, what.claim)
     show(Group(table, *below(*notes)), found, as_json, {"plot": plot})
 
 
-def _told(report: MembershipReport, claim: Guarantee | None) -> dict[str, Any]:
+def report_with_claim(report: MembershipReport, claim: Guarantee | None) -> dict[str, Any]:
+    """JSON-ready, with whether it found more than the claim allows."""
     exceeds = None if claim is None else report.exceeds(claim.epsilon, claim.delta)
     return report.to_dict() | {"exceeds_claim": exceeds}
 
@@ -127,18 +128,17 @@ def _with_shadows(
 
 def reports_table(title: str, reports: dict[str, MembershipReport], claim: Guarantee | None) -> Any:
     """One line an attack."""
-    table = plain_table(f"Who was trained on? {title}")
+    claimed = "" if claim is None else f"; claimed epsilon {claim.epsilon:.3g}"
+    table = plain_table(f"Who was trained on? {title}{claimed}")
     table.add_column("attack", no_wrap=True)
-    for name in ("AUC", "95 %", "at 1 %", "at 0.1 %", "precision"):
+    for name in ("AUC", "limits", "at 1 %", "0.1 %", "precision", *(["above"] * bool(claimed))):
         table.add_column(name, no_wrap=True, justify="right")
-    if claim is not None:
-        table.add_column(f"above epsilon {claim.epsilon:.3g}?", no_wrap=True)
     for name, report in reports.items():
         low, high = report.auc_interval
         powers = [f"{p.found:.1%}" if p.measurable else "-" for p in report.power[:2]]
         precision = report.calls[0].precision
         line = [
-            name, f"{report.auc:.3f}", f"{low:.3f} to {high:.3f}", *powers,
+            name, f"{report.auc:.3f}", f"{low:.3f}-{high:.3f}", *powers,
             "-" if precision is None else f"{precision:.2f}",
         ]  # fmt: skip
         if claim is not None:

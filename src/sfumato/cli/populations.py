@@ -53,7 +53,10 @@ class Pool:
         inputs, labels = data.train
         size = len(labels) if rows is None else min(rows, len(labels))
         picked = np.sort(np.random.default_rng(seed).permutation(len(labels))[:size])
-        pool = replace(data, train=Examples(inputs[picked], labels[picked]), owners=None)
+        fresh = Examples(*(array[:size] for array in data.test))
+        pool = replace(
+            data, train=Examples(inputs[picked], labels[picked]), test=fresh, owners=None
+        )
         parts = half_each(shadows, size, seed + 1), half_each(targets, size, seed + 2)
         return cls(pool, shadows, np.concatenate(parts), inputs.ndim == 4 and data.shape[2] == 3)
 

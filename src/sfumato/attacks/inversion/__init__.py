@@ -1,13 +1,13 @@
 """Model inversion: from a model, a picture of each class it was trained on.
 
-=============================  ====================================================================
-:func:`mi_face`                descent on 1 - p_c, from gradients or from scores alone
-:func:`invert_with_prior`      descent on logits, with what is known of pictures in general
-:func:`invert_by_scores`       the same knowledge, with scores alone
+===============================  ==================================================================
+:func:`mi_face`                  descent on 1 - p_c, from gradients or from scores alone
+:func:`invert_with_prior`        descent on logits, with what is known of pictures in general
+:func:`invert_by_scores`         the same knowledge, with scores alone
 :func:`train_autoencoder_prior`  that knowledge, learned from public pictures
-:func:`recognition`            does somebody else's classifier see the class?
-:func:`closeness`              is it a record of the training set, or only what a class looks like?
-=============================  ====================================================================
+:func:`recognition`              does somebody else's classifier see the class?
+:func:`closeness`                a record of the training set, or only what a class looks like?
+===============================  ==================================================================
 
 What comes out shows a class, and often says nothing of a single person in it: a model with a good
 accuracy must know what its classes look like, privately trained or not. :func:`closeness` tells

@@ -1,0 +1,235 @@
+"""``sfumato attack membership``, ``extraction``, ``inversion`` and ``compare``, on real models."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from sfumato.cli.attacked import attacked
+from sfumato.cli.main import main
+from sfumato.cli.populations import Pool, attack_population, plain_answers
+from sfumato.cli.shadowed import Said, attacks_with_shadows
+from sfumato.data import load_dataset
+from sfumato.learning.ensembles import Schedule, half_each
+from sfumato.learning.models import make_model
+
+OVERFIT = """
+import numpy as np
+from sklearn.ensemble import RandomForestClassifier
+from sfumato.data import load_dataset
+
+def load():
+    inputs, labels = load_dataset("digits").train
+    forest = RandomForestClassifier(30, bootstrap=False, max_features=1, random_state=0)
+    forest.fit(inputs.reshape(len(inputs), -1) / 255, labels)
+    return lambda x: forest.predict_proba(x.reshape(len(x), -1))
+
+def module():
+    import torch
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+
+def nothing():
+    return 3
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """With a finished private run in it, and models of somebody's own."""
+    path = tmp_path_factory.mktemp("attacks")
+    (path / "attacked_models.py").write_text(OVERFIT)
+    command = (
+        "train dp-sgd --data digits --model mlp --model-option hidden=16 --features none "
+        f"--epsilon 4 --steps 60 --lot-size 300 --learning-rate 2 --clip 1 --out {path / 'a'} "
+        "--no-progress --evaluations 0"
+    )
+    with pytest.raises(SystemExit) as ended:
+        main(command.split())
+    assert not ended.value.code
+    return path
+
+
+@pytest.fixture
+def run(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+
+    def said(text):
+        with pytest.raises(SystemExit) as ended:
+            main(text.split())
+        shown = capsys.readouterr()
+        return ended.value.code or 0, shown.out, shown.err
+
+    yield said
+    torch.set_num_threads(threads)
+
+
+# --- membership ---------------------------------------------------------------------------------
+
+
+def test_a_private_run_withstands(run, folder):
+    code, out, err = run("attack membership --run a --shadows 4 --epochs 8 --plot c.png --json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["channel"] == "curator"
+    names = [one["attack"] for one in found["attacks"]]
+    assert names[-3:] == ["shadow models", "LiRA, online", "LiRA, offline"]
+    assert len(names) == 8
+    assert not any(one["exceeds_claim"] for one in found["attacks"])
+    kept = folder / "a" / "curator" / "membership.json"
+    assert json.loads(kept.read_text())["attacks"] == found["attacks"]
+    assert kept.stat().st_mode & 0o077 == 0
+    assert not (folder / "a" / "membership.json").exists()
+    assert (folder / "c.png").stat().st_size > 10_000
+
+
+def test_an_overfit_model_of_ones_own_is_broken(run):
+    code, out, err = run("attack membership --model attacked_models.py:load --data digits --json")
+    assert code == 0, err
+    by_name = {one["attack"]: one for one in json.loads(out)["attacks"]}
+    assert by_name["loss threshold"]["auc_interval"][0] > 0.7
+    assert all(one["exceeds_claim"] is None for one in by_name.values())
+
+
+def test_tables_fit_a_narrow_terminal(run):
+    code, out, _ = run("attack membership --run a --rows 100")
+    assert code == 0
+    assert "…" not in out
+    assert "claimed epsilon 4" in out
+    assert "for the curator only" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("", "either --run FOLDER or --model"),
+        ("--run a --model b.py:c --data digits", "either --run FOLDER or --model"),
+        ("--model attacked_models.py:load", "--data must be given"),
+        ("--model attacked_models.py --data digits", "FILE.py:FUNCTION"),
+        ("--model attacked_models.py:nothing --data digits", "a function that returns"),
+        ("--model nowhere.py:load --data digits", "can be imported"),
+        ("--run nowhere", "must hold a finished run"),
+        ("--run a --rows 0", "rows"),
+        ("--run a --shadows 3", "even number"),
+        ("--model attacked_models.py:load --data digits --shadows 2", "torch module"),
+    ],
+)
+def test_mistakes(run, options, message):
+    code, out, err = run(f"attack membership {options}")
+    assert code == 2
+    assert not out
+    assert message in " ".join(err.split())
+
+
+# --- extraction and inversion -------------------------------------------------------------------
+
+
+def test_a_run_is_copied(run, folder):
+    code, out, err = run(
+        "attack extraction --run a --budgets 30,150 --substitute linear --plot e.png --json"
+    )
+    assert code == 0, err
+    curves = {one["shown"]: one for one in json.loads(out)["curves"]}
+    assert list(curves) == ["scores", "two digits", "the best one", "labels"]
+    assert (folder / "a" / "curator" / "extraction.json").exists()
+    assert (folder / "e.png").exists()
+    code, out, err = run("attack extraction --run a --budgets 100000")
+    assert code == 2
+    assert "budgets must be at most" in err
+    assert run("attack extraction --run a --budgets 10,x")[0] == 2
+    assert run("attack extraction --run a --budgets 0")[0] == 2
+
+
+@pytest.mark.parametrize("method", ["prior", "mi-face"])
+def test_pictures_are_read_off_a_model(run, folder, method):
+    code, out, err = run(
+        f"attack inversion --run a --method {method} --steps 30 --plot i.png --json"
+    )
+    assert code == 0, err
+    found = json.loads(out)
+    assert len(found["classes"]) == 10
+    assert found["channel"] == "curator"
+    assert "images" not in found
+    assert set(found["recognition"]) >= {"accuracy"}
+    assert (folder / "a" / "curator" / "inversion.json").exists()
+    assert (folder / "i.png").exists()
+
+
+def test_inversion_refuses(run):
+    code, _, err = run("attack inversion --run a --method x")
+    assert code == 2
+    assert "prior or mi-face" in err
+    code, _, err = run("attack inversion --model attacked_models.py:load --data digits")
+    assert code == 2
+    assert "needs gradients" in err
+
+
+# --- populations --------------------------------------------------------------------------------
+
+
+def test_one_page_with_privacy_and_without(run, folder):
+    code, out, err = run(
+        "attack compare --data digits --rows 400 --shadows 4 --targets 2 --epochs 30 --out page "
+        "--json"
+    )
+    assert code == 0, err
+    plain, private = json.loads(out)["compared"]
+    assert plain["claim"] is None
+    assert private["claim"]["epsilon"] == pytest.approx(2, abs=0.01)
+    assert not any(one["exceeds_claim"] for one in private["attacks"])
+    aucs = {one["attack"]: one["auc"] for one in plain["attacks"]}
+    assert aucs["LiRA, offline"] > 0.55
+    page = (folder / "page" / "page.html").read_text()
+    assert page.count("<img") == 2
+    assert "http" not in page.replace("http-equiv", "")
+    assert (folder / "page" / "page.html").stat().st_mode & 0o077 == 0
+    code, _, err = run("attack compare --data digits --out page")
+    assert code == 2
+    assert "new or empty folder" in err
+
+
+def test_halves_of_a_pool():
+    pool = Pool.draw(load_dataset("digits"), 300, shadows=4, targets=2, seed=1)
+    assert pool.subsets.shape == (6, 300)
+    assert (pool.subsets[:4].sum(axis=0) == 2).all()
+    assert (pool.subsets[4:].sum(axis=0) == 1).all()
+    assert len(pool.data.test.labels) == 300
+    assert not pool.mirrored
+
+
+def test_a_population_without_members_shows_nothing():
+    """Models trained on other rows than the table says: no attack finds anything."""
+    data = load_dataset("digits")
+    pool = Pool.draw(data, 600, shadows=4, targets=2, seed=1)
+    found = plain_answers(
+        pool, lambda: make_model("linear", (1, 8, 8), 10), Schedule(10, 32), seed=1
+    )
+    claimed = np.concatenate([half_each(4, 600, seed=11), half_each(2, 600, seed=12)])
+    said = Said(found.logits, pool.labels, found.fresh, pool.data.test.labels)
+    for name, report in attacks_with_shadows(said, 4, claimed).items():
+        assert report.roc.p_value > 0.001, name
+        assert abs(report.auc - 0.5) < 5 * max(report.roc.auc_error, 0.01), name
+    honest = attack_population(pool, found)
+    assert honest["LiRA, offline"].auc > honest["LiRA, offline"].roc.auc_error * 5 + 0.5
+
+
+def test_without_fresh_examples_there_is_no_rmia():
+    logits = np.random.default_rng(0).normal(size=(6, 1, 200, 3)).astype(np.float32)
+    none = np.zeros((6, 1, 0, 3), np.float32)
+    said = Said(logits, np.arange(200) % 3, none, np.zeros(0, np.int64))
+    found = attacks_with_shadows(said, 4, half_each(6, 200, seed=0))
+    assert "RMIA" not in found
+    assert "LiRA, online" in found
+
+
+def test_members_that_are_also_in_the_test_set_are_left_out(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    what = attacked(None, "attacked_models.py:module", "digits", None, None, False)
+    some = what.candidates(50, seed=0)
+    assert some.members.sum() == 50
+    assert len(some) == 100
+    assert some.inputs.shape[1:] == (1, 8, 8)
+    assert some.inputs.max() <= 1
