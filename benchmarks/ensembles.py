@@ -90,35 +90,31 @@ def main() -> None:
     for name, (make, shape) in MODELS.items():
         if given.only not in name:
             continue
-        inputs = torch.rand(2 * given.rows, *shape, device=given.device)
-        labels = torch.randint(10, (2 * given.rows,), device=given.device)
-        loop, together = list[float](), list[float]()
-        for turn in range(given.repeats + 1):
-            a = timed(
-                lambda: one_by_one(
-                    make, inputs, labels, subsets, schedule, given.device, given.half
-                ),
-                given.device,
-            )  # noqa: E501, B023
-            b = timed(
-                lambda: train_ensemble(
-                    make,
-                    inputs,
-                    labels,
-                    subsets,
-                    schedule,
-                    device=given.device,
-                    half=given.half,
-                    engine=given.engine,
-                ),
-                given.device,
-            )  # noqa: E501, B023
-            if turn:
-                loop.append(a)
-                together.append(b)
+        loop, together = timed_both(make, shape, subsets, schedule, given)
         ratio = statistics.median(a / b for a, b in zip(loop, together, strict=True))
-        print(f"| {name} | {statistics.median(loop):.2f} | {statistics.median(together):.2f} | "
-              f"{ratio:.1f} |", flush=True)  # fmt: skip
+        print(
+            f"| {name} | {statistics.median(loop):.2f} | {statistics.median(together):.2f} | "
+            f"{ratio:.1f} |",
+            flush=True,
+        )
+
+
+def timed_both(make, shape, subsets, schedule, given) -> tuple[list[float], list[float]]:
+    """Seconds of both ways, in turns; the first turn warms up."""
+    device, half = given.device, given.half
+    inputs = torch.rand(2 * given.rows, *shape, device=device)
+    labels = torch.randint(10, (2 * given.rows,), device=device)
+
+    def apart() -> None:
+        one_by_one(make, inputs, labels, subsets, schedule, device, half)
+
+    def as_one() -> None:
+        train_ensemble(
+            make, inputs, labels, subsets, schedule, device=device, half=half, engine=given.engine
+        )
+
+    turns = [(timed(apart, device), timed(as_one, device)) for _ in range(given.repeats + 1)]
+    return [a for a, _ in turns[1:]], [b for _, b in turns[1:]]
 
 
 if __name__ == "__main__":

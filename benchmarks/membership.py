@@ -1,9 +1,9 @@
 """Membership inference measured: shadow models, LiRA, and what privacy changes.
 
-    python benchmarks/membership.py lira --device cuda          # CIFAR-10, 16 shadows, 2 targets
-    python benchmarks/membership.py shadow --device cuda        # 15,000 records, as Shokri et al.
-    python benchmarks/membership.py private --device cuda       # CIFAR-10 at epsilon 2
-    python benchmarks/membership.py gap                         # success against overfitting
+python benchmarks/membership.py lira --device cuda          # CIFAR-10, 16 shadows, 2 targets
+python benchmarks/membership.py shadow --device cuda        # 15,000 records, as Shokri et al.
+python benchmarks/membership.py private --device cuda       # CIFAR-10 at epsilon 2
+python benchmarks/membership.py gap                         # success against overfitting
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from torch import nn
 from sfumato.attacks.membership.reports import MembershipReport
 from sfumato.attacks.membership.shadow_attack import ShadowAttack
 from sfumato.attacks.membership.shadow_outputs import ShadowOutputs
+from sfumato.attacks.roc import Roc
 from sfumato.cli.populations import Pool, attack_population, plain_answers, private_answers
-from sfumato.data import Examples, load_dataset
+from sfumato.data import load_dataset
 from sfumato.learning.ensembles import Schedule, train_ensemble
 from sfumato.learning.recipes import preset
 from sfumato.learning.recipes.inputs import inputs_of
+from sfumato.reports.membership_figures import gap_figure
+from sfumato.reports.style import save
 
 
 def vgg(width: int = 64, channels: int = 3) -> nn.Module:
@@ -144,22 +147,50 @@ def private(given: argparse.Namespace) -> None:
 
 
 def gap(given: argparse.Namespace) -> None:
-    """Attack success against the generalisation gap, over models trained longer and longer."""
+    """Attack success against the generalisation gap, one dot a model, private or not."""
     data = load_dataset(given.data)
-    rows = []
+    pixels = int(np.prod(data.shape))
+    dots = []
     for size in (500, 1000, 2000, 4000, 8000):
+        pool = Pool.draw(data, size, 4, 4, given.seed)
         for epochs in (2, 5, 15, 40):
-            pool = Pool.draw(replace(data, train=Examples(*data.train)), size, 2, 8, given.seed)
-            make = lambda: nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(data.shape)), 200),  # noqa: E731
-                                         nn.ReLU(), nn.Linear(200, 10))  # fmt: skip
-            found = plain_answers(pool, make, Schedule(epochs, 32, rate=0.05), device=given.device)
-            inside, fresh = found.accuracies(pool)
-            auc = attack_population(pool, found)["loss"].auc
-            rows.append({"size": size // 2, "epochs": epochs, "gap": inside - fresh, "auc": auc,
-                         "test": fresh})  # fmt: skip
-            print(json.dumps(rows[-1]), flush=True)
+            found = plain_answers(
+                pool, lambda: nn.Sequential(nn.Flatten(), nn.Linear(pixels, 100), nn.ReLU(),
+                                            nn.Linear(100, 10)),
+                Schedule(epochs, 32, rate=0.05), device=given.device, seed=epochs,
+            )  # fmt: skip
+            dots += dots_of(pool, found, None)
+        for epsilon in (1.0, 2.0, 8.0):
+            half = size // 2
+            recipe = preset("cnn", replace(pool.data, public_size=half), epsilon=epsilon)
+            recipe = recipe.changed(model="mlp", model_options={"hidden": 100}, lot_size=half // 4)
+            dots += dots_of(pool, private_answers(pool, recipe, device=given.device), epsilon)
     if given.out:
-        (given.out / "gap.json").write_text(json.dumps(rows))
+        given.out.mkdir(parents=True, exist_ok=True)
+        (given.out / "gap.json").write_text(json.dumps(dots))
+        columns = [[dot[name] for dot in dots] for name in ("gap", "auc", "private")]
+        save(gap_figure(*columns, ylabel="AUC of LiRA, offline"), given.out / "gap.png")
+
+
+def dots_of(pool: Pool, found, epsilon: float | None) -> list[dict]:
+    """Each target's gap, and how well it is attacked."""
+    report = attack_population(pool, found)["LiRA, offline"]
+    truth = pool.subsets[pool.shadows :]
+    dots = []
+    for place, (scores, mine) in enumerate(
+        zip(report.scores.reshape(truth.shape), truth, strict=True)
+    ):
+        target = pool.shadows + place
+        right = found.logits[target, 0].argmax(axis=1) == pool.labels
+        fresh = found.fresh[target, 0].argmax(axis=1) == pool.data.test.labels
+        auc = Roc.from_scores(scores[mine], scores[~mine]).auc
+        dots.append({
+            "rows": int(mine.sum()), "epsilon": epsilon, "private": epsilon is not None,
+            "gap": float(right[mine].mean() - fresh.mean()), "auc": auc,
+            "accuracy": float(fresh.mean()),
+        })  # fmt: skip
+        print(json.dumps(dots[-1]), flush=True)
+    return dots
 
 
 def main() -> None:

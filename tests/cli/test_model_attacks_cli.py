@@ -167,6 +167,39 @@ def test_inversion_refuses(run):
     assert "needs gradients" in err
 
 
+def test_a_missing_feature_is_guessed(run, folder):
+    """Beside what is guessed without the model; the table has people who are alike."""
+    train = (
+        "train dp-sgd --data labsup --epsilon 8 --steps 20 --lot-size 1000 --unit person --out t "
+        "--no-progress --evaluations 0"
+    )
+    assert run(train)[0] == 0
+    code, out, err = run("attack attribute --run t --column 1 --values 0,1 --rows 300 --json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["channel"] == "curator"
+    assert found["column"] == 1
+    assert (folder / "t" / "curator" / "attribute.json").exists()
+    code, out, _ = run("attack attribute --run t --column 0 --tolerance 0.1 --rows 300")
+    assert code == 0
+    assert "right without it" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--column 0", "either --values"),
+        ("--column 0 --values 0,1 --tolerance 0.1", "either --values"),
+        ("--column 0 --values 0,x", "numbers separated"),
+        ("--column 0 --values 0,1", "one of a table's"),
+    ],
+)
+def test_attribute_refuses(run, options, message):
+    code, _, err = run(f"attack attribute --run a {options}")
+    assert code == 2
+    assert message in " ".join(err.split())
+
+
 # --- populations --------------------------------------------------------------------------------
 
 

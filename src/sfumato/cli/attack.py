@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Group
 
+from sfumato.cli.attribute import attribute
 from sfumato.cli.compare_attacks import compare
 from sfumato.cli.extraction import extraction
 from sfumato.cli.inversion import inversion
@@ -193,3 +194,4 @@ app.command()(membership)
 app.command()(compare)
 app.command()(inversion)
 app.command()(extraction)
+app.command()(attribute)

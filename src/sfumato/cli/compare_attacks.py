@@ -64,7 +64,7 @@ def compare(
     epsilon: Annotated[float, typer.Option(help="Of the private models.")] = 2.0,
     rows: Annotated[
         int, typer.Option(help="Examples; each model is trained on a random half of them.")
-    ] = 2000,
+    ] = 6000,
     shadows: Annotated[int, typer.Option(help="Shadow models of either kind; even.")] = 8,
     targets: Annotated[int, typer.Option(help="Models that are attacked; even.")] = 4,
     model: Annotated[
