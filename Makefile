@@ -35,11 +35,12 @@ check: setup
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
+# Two workers with a thread each: with two each they would wait for one another.
 test: check
-	$(BIN)/pytest -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 test-all: check
-	$(BIN)/pytest -n 2 --dist worksteal -m "slow or not slow"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m "slow or not slow"
 
 bench: setup
 	$(BIN)/python benchmarks/sampling.py

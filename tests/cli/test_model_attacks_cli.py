@@ -30,6 +30,10 @@ def module():
     torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
 
+def labels():
+    answer = load()
+    return lambda x: answer(x).argmax(axis=1)
+
 def nothing():
     return 3
 """
@@ -92,6 +96,16 @@ def test_an_overfit_model_of_ones_own_is_broken(run):
     by_name = {one["attack"]: one for one in json.loads(out)["attacks"]}
     assert by_name["loss threshold"]["auc_interval"][0] > 0.7
     assert all(one["exceeds_claim"] is None for one in by_name.values())
+
+
+def test_a_model_that_tells_labels_alone(run):
+    code, out, err = run("attack membership --model attacked_models.py:labels --data digits --json")
+    assert code == 0, err
+    names = [one["attack"] for one in json.loads(out)["attacks"]]
+    assert len(names) == 2
+    code, _, err = run("attack inversion --model attacked_models.py:labels --data digits")
+    assert code == 2
+    assert "needs gradients" in err
 
 
 def test_tables_fit_a_narrow_terminal(run):

@@ -98,7 +98,8 @@ def attacked(
     if data is None:
         raise ValueError("--data must be given with --model: what it was trained on")
     assert model is not None
-    return Attacked(_own_target(model), _dataset(data, declared, test))
+    loaded = _dataset(data, declared, test)
+    return Attacked(_own_target(model, loaded.shape), loaded)
 
 
 def _dataset(data: str, declared: Path | None, test: str | None) -> Dataset:
@@ -129,14 +130,15 @@ def _run(
     return Attacked(target, loaded, run.record.guarantee, run.folder, run.recipe)
 
 
-def _own_target(name: str) -> Target:
+def _own_target(name: str, shape: tuple[int, ...]) -> Target:
     """``my.py:load`` or ``package.my:load``: a function without arguments.
 
     It returns a torch module (inputs to logits), or a function from NumPy inputs to rows of
-    probabilities, or to class numbers.
+    probabilities, or to class numbers; which of the two, it is asked with a blank input.
     """
     from sfumato.attacks.targets import Target
     from sfumato.core.functions import function_named, names_function
+    from sfumato.learning.recipes.inputs import input_shape
 
     file, _, function = name.partition(":")
     module = file.removesuffix(".py").replace("/", ".")
@@ -151,4 +153,5 @@ def _own_target(name: str) -> Target:
     def answer(inputs: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(made(inputs))
 
-    return Target.of_scores(answer, name)
+    blank = answer(np.zeros((1, *input_shape(shape)), np.float32))
+    return (Target.of_labels if blank.ndim == 1 else Target.of_scores)(answer, name)

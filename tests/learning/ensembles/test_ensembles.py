@@ -31,6 +31,15 @@ def network():
     )
 
 
+@pytest.fixture(autouse=True)
+def several_threads():
+    """The models of "apart" are trained in as many threads as torch has."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="module")
 def images():
     generator = torch.Generator().manual_seed(0)
