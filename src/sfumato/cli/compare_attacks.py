@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sfumato.attacks.membership.reports import MembershipReport
     from sfumato.cli.populations import Answers, Pool
     from sfumato.core.guarantee import Guarantee
+    from sfumato.learning.recipes import Recipe
 
 __all__ = ["compare"]
 
@@ -91,10 +92,11 @@ def compare(
 
     with working("reading the data"):
         pool = Pool.draw(load_dataset(data), rows, shadows, targets, seed)
+        recipe = _recipe(pool, model, epsilon)
     with working(f"training {shadows + targets} models without privacy, and attacking them"):
         plain = _plain(pool, model, epochs, device, seed)
     with working(f"training {shadows + targets} models at epsilon {epsilon:g}, and attacking them"):
-        private = _private(pool, model, epsilon, device, seed)
+        private = _private(pool, recipe, device, seed)
     both = [plain, private]
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = {"data": data, "seed": seed, "compared": [one.to_dict() for one in both]}
@@ -121,19 +123,23 @@ def _plain(pool: Pool, model: str, epochs: int, device: str, seed: int) -> Compa
     return _attacked(pool, found, None, seed)
 
 
-def _private(pool: Pool, model: str, epsilon: float, device: str, seed: int) -> Compared:
-    from sfumato.accounting import account
-    from sfumato.cli.populations import private_answers
+def _recipe(pool: Pool, model: str, epsilon: float) -> Recipe:
+    """How private models are trained: the same network, for half of the pool each."""
     from sfumato.learning.recipes import preset
 
     half = len(pool.labels) // 2
-    facts = replace(pool.data, public_size=half)
-    recipe = preset("cnn", facts, epsilon=epsilon).changed(
+    known = preset("cnn", replace(pool.data, public_size=half), epsilon=epsilon)
+    return known.changed(
         model=model, model_options=_OPTIONS.get(model, {}), lot_size=max(1, half // _LOTS)
     )
-    claim = account(recipe.event(half), delta=recipe.delta)
-    found = private_answers(pool, recipe, device=device)
-    return _attacked(pool, found, claim, seed)
+
+
+def _private(pool: Pool, recipe: Recipe, device: str, seed: int) -> Compared:
+    from sfumato.accounting import account
+    from sfumato.cli.populations import private_answers
+
+    claim = account(recipe.event(len(pool.labels) // 2), delta=recipe.delta)
+    return _attacked(pool, private_answers(pool, recipe, device=device), claim, seed)
 
 
 def _attacked(pool: Pool, found: Answers, claim: Guarantee | None, seed: int) -> Compared:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from sfumato.cli.shadowed import Said, attacks_with_shadows
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from sfumato.attacks.membership.reports import MembershipReport
     from sfumato.data import Dataset
     from sfumato.learning.ensembles import Schedule
@@ -65,12 +67,12 @@ class Pool:
         """Of the pool."""
         return self.data.train.labels
 
-    def queries(self, examples: NDArray[Any]) -> list[NDArray[Any]]:
+    def queries(self, examples: NDArray[Any]) -> list[Tensor]:
         """What models are asked, in the form in which they take it."""
         from sfumato.learning.recipes.inputs import inputs_of
 
         rows = inputs_of(examples, self.data.bounds)
-        return [rows, rows.flip(3)] if self.mirrored else [rows]  # type: ignore[list-item]
+        return [rows, rows.flip(3)] if self.mirrored else [rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +90,6 @@ class Answers:
     logits: NDArray[np.float32]
     fresh: NDArray[np.float32]
     seconds: float
-    facts: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def accuracies(self, pool: Pool) -> tuple[float, float]:
         """Mean accuracy on a model's own examples, and on those no model has seen."""

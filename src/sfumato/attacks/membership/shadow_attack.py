@@ -45,7 +45,7 @@ from sfumato.attacks.membership.reports import MembershipReport
 from sfumato.attacks.membership.shadow_outputs import (
     ShadowOutputs,
     answer_rows,
-    class_numbers,
+    labels_within,
     train_shadows,
 )
 from sfumato.attacks.membership.small_network import SmallNetwork
@@ -149,7 +149,7 @@ class ShadowAttack:
         rows = answer_rows("probabilities", probabilities)
         if rows.shape[1] != self.classes:
             validation.fail("probabilities", f"rows of {self.classes} classes", rows.shape)
-        wanted = class_numbers(labels, rows)
+        wanted = labels_within(labels, rows)
         found = np.empty(len(rows))
         for label in np.unique(wanted):
             mine = wanted == label

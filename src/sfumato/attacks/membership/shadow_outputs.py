@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.attacks.candidates import Candidates
-from sfumato.attacks.targets import Target
+from sfumato.attacks.targets import Target, class_numbers
 from sfumato.core import validation
 
-__all__ = ["ShadowOutputs", "Train", "answer_rows", "class_numbers", "train_shadows"]
+__all__ = ["ShadowOutputs", "Train", "answer_rows", "labels_within", "train_shadows"]
 
 Train = Callable[[NDArray[Any], NDArray[np.int64]], Target]
 """From inputs and labels to a model trained on them, as the attacker would see it."""
@@ -52,7 +52,7 @@ class ShadowOutputs:
 
     def __post_init__(self) -> None:
         rows = answer_rows("probabilities", self.probabilities)
-        labels = class_numbers(self.labels, rows)
+        labels = labels_within(self.labels, rows)
         inside = np.asarray(self.inside, dtype=bool)
         if inside.shape != labels.shape:
             validation.fail("inside", f"one mark for each of {len(labels)} answers", inside.shape)
@@ -128,12 +128,11 @@ def answer_rows(name: str, values: ArrayLike) -> NDArray[np.float64]:
     return rows
 
 
-def class_numbers(labels: ArrayLike, rows: NDArray[np.float64]) -> NDArray[np.int64]:
+def labels_within(labels: ArrayLike, rows: NDArray[np.float64]) -> NDArray[np.int64]:
     """Labels as whole numbers, one for each answer and within its classes."""
-    wanted = np.asarray(labels, dtype=np.int64)
+    wanted = class_numbers("labels", labels)
     if wanted.shape != (len(rows),):
         validation.fail("labels", f"one for each of {len(rows)} answers", wanted.shape)
-    if len(wanted) and not (wanted.min() >= 0 and wanted.max() < rows.shape[1]):
-        found = int(wanted.min()), int(wanted.max())
-        validation.fail("labels", f"classes from 0 to {rows.shape[1] - 1}", found)
+    if len(wanted) and wanted.max() >= rows.shape[1]:
+        validation.fail("labels", f"classes from 0 to {rows.shape[1] - 1}", int(wanted.max()))
     return wanted

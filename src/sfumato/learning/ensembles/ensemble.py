@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch.func import vmap
 
 from sfumato.core import validation
 from sfumato.learning.ensembles.stacking import Weights, logits_of, untrained
@@ -55,17 +54,14 @@ class Ensemble:
     def logits(self, inputs: NDArray[Any] | Tensor, batch: int = 512) -> NDArray[np.float32]:
         """All models' answers to the same inputs: (models, n, classes)."""
         skeleton = untrained(self.make).eval().to("meta")
-
-        def answers(weights: Weights, rows: Tensor) -> Tensor:
-            return logits_of(skeleton, weights, rows)
-
-        each = vmap(answers, in_dims=(0, None))
+        each = [{k: w[number] for k, w in self.weights.items()} for number in range(len(self))]
         parts: list[Tensor] = []
         with torch.no_grad():
             for part in torch.as_tensor(inputs).split(batch):
                 rows = part.to(self.device)
                 rows = rows.float() if self.prepare is None else self.prepare(rows)
-                parts.append(each(self.weights, rows).float().cpu())
+                said = torch.stack([logits_of(skeleton, own, rows) for own in each])
+                parts.append(said.float().cpu())
         return torch.cat(parts, dim=1).numpy()
 
     def probabilities(self, inputs: NDArray[Any] | Tensor) -> NDArray[np.float64]:
