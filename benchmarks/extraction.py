@@ -21,11 +21,11 @@ import torch
 from torch import nn
 
 from sfumato.attacks.extraction.answers import Answers, uniform_inputs
-from sfumato.attacks.extraction.augmentation import augment
-from sfumato.attacks.extraction.equations import LinearModel, axis_points, solve
+from sfumato.attacks.extraction.augmentation import extract_by_augmentation
+from sfumato.attacks.extraction.equations import LinearModel, axis_points, extract_by_equations
 from sfumato.attacks.extraction.fidelity import Exam, FidelityCurve, fidelity_curve
-from sfumato.attacks.extraction.likelihood import fit
-from sfumato.attacks.extraction.retraining import Training, retrain, train
+from sfumato.attacks.extraction.likelihood import extract_by_likelihood
+from sfumato.attacks.extraction.retraining import Training, extract_by_retraining, train_substitute
 from sfumato.attacks.targets import Target
 from sfumato.data import load_dataset
 from sfumato.reports.extraction_figures import fidelity_figure
@@ -60,13 +60,13 @@ def linear(arguments: argparse.Namespace) -> None:
         exam = Exam.of(target, random.uniform(-1, 1, (20_000, features)))
         points = random.uniform(-1, 1, (5300, features))
         began = time.monotonic()
-        exact = solve(target, axis_points(features))
+        exact = extract_by_equations(target, axis_points(features))
         row = f"| {classes} | {features} | exact scores, solved | {exact.queries} | "
         print(row + f"{_rate(exam, exact)} | {time.monotonic() - began:.1f} |")
         for name, seen in shown(target).items():
             for count in (265, 530, 1060, 5300):
                 began = time.monotonic()
-                found = fit(seen, points[:count], classes=classes)
+                found = extract_by_likelihood(seen, points[:count], classes=classes)
                 row = f"| {classes} | {features} | {name} | {count:,} | {_rate(exam, found)} | "
                 print(row + f"{time.monotonic() - began:.1f} |", flush=True)
 
@@ -87,12 +87,15 @@ def mlp(arguments: argparse.Namespace) -> None:
     points = random.uniform(-1, 1, (11_125, 105))
     print("| answers | queries | agreement | total variation | seconds |")
     print("|---|---:|---:|---:|---:|")
-    training = Training(epochs=arguments.epochs or 150, least_steps=4000, learning_rate=1e-2)
+    training = Training(epochs=arguments.epochs or 150, least_steps=4000, rate=1e-2)
     for name, seen in shown(target).items():
         for count in arguments.budgets or (1112, 2225, 4450, 11_125):
             began = time.monotonic()
             blank = _perceptron(arguments.seed + 1)
-            found = retrain(seen, points[:count], blank, classes=5, training=training)
+            found = extract_by_retraining(
+                seen, points[:count], blank, classes=5, training=training,
+                generator=np.random.default_rng(arguments.seed),
+            )  # fmt: skip
             result = exam.measure(found.predict)
             print(
                 f"| {name} | {count:,} | {result.agreement.value:.2%} | "
@@ -137,7 +140,7 @@ def mnist(arguments: argparse.Namespace) -> None:
     model = _trained(inputs[:half], labels[:half], arguments.seed)
     target = Target.of_module(model, "cnn")
     noise = uniform_inputs(
-        max(budgets), inputs.shape[1:], (0, 1), np.random.default_rng(arguments.seed)
+        max(budgets), inputs.shape[1:], (0, 1), generator=np.random.default_rng(arguments.seed)
     ).astype(np.float32)
     exam = Exam.of(target, test, truth, uniform=noise[:5000])
     accuracy = exam.measure(target.probabilities).accuracy
@@ -147,12 +150,16 @@ def mnist(arguments: argparse.Namespace) -> None:
     natural = inputs[half:]
 
     def asking(queries):
-        return lambda seen: retrain(seen, queries, blank, classes=10, training=training)
+        return lambda seen: extract_by_retraining(
+            seen, queries, blank, classes=10, training=training,
+            generator=np.random.default_rng(arguments.seed),
+        )  # fmt: skip
 
     def growing(seen: Target):
-        return augment(
+        return extract_by_augmentation(
             seen, natural[:150], blank, (0, 1), classes=10, rounds=30, step=arguments.step,
             period=arguments.period, training=training,
+            generator=np.random.default_rng(arguments.seed),
         )  # fmt: skip
 
     attacks = dict(zip(KINDS, (asking(natural), growing, asking(noise)), strict=True))
@@ -171,7 +178,8 @@ def mnist(arguments: argparse.Namespace) -> None:
             if kind == "natural":
                 drawn.append((name, curve))
     if arguments.plot is not None and drawn:
-        save(fidelity_figure([_line(*one) for one in drawn], chance=0.1), arguments.plot)
+        title = "A copy of a CNN on MNIST, by what its answers show"
+        save(fidelity_figure([_line(*one) for one in drawn], title=title), arguments.plot)
 
 
 def _images(seed: int):
@@ -188,7 +196,9 @@ def _trained(inputs, labels, seed: int) -> nn.Module:
     model = network(seed)
     rows = np.eye(10)[labels]
     answers = Answers(rows, np.zeros(rows.shape, bool), np.zeros(len(rows)), hard=True)
-    train(model, inputs, answers, Training(epochs=4), torch.Generator().manual_seed(seed))
+    train_substitute(
+        model, inputs, answers, Training(epochs=4), generator=np.random.default_rng(seed)
+    )
     return model
 
 

@@ -30,18 +30,19 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from sfumato.attacks.candidates import Candidates, shared_rows
-from sfumato.attacks.inversion import (
+from sfumato.attacks import (
+    Candidates,
     Inversion,
+    Target,
     closeness,
     invert_by_scores,
+    invert_with_mi_face,
     invert_with_prior,
-    mi_face,
     recognition,
     train_autoencoder_prior,
 )
+from sfumato.attacks.candidates import shared_rows
 from sfumato.attacks.inversion.scoring import class_means
-from sfumato.attacks.targets import Target
 from sfumato.attacks.torch_models import probabilities
 from sfumato.data import Examples, load_dataset
 from sfumato.learning.models import make_model
@@ -156,8 +157,11 @@ def attacks(target, how, here, given, generator):
         start = 0.1 * generator.random((len(many), *SHAPE), dtype=np.float32)
         start[:: given.images] = 0
         walk = {"start": start, "iterations": 1000}
-        yield FACE, mi_face(seen, many, SHAPE, rate=0.5, **walk)
-        yield REBUILT, mi_face(seen, many, SHAPE, rate=5.0, process=here.prior.rebuilt, **walk)
+        yield FACE, invert_with_mi_face(seen, many, SHAPE, rate=0.5, **walk)
+        yield (
+            REBUILT,
+            invert_with_mi_face(seen, many, SHAPE, rate=5.0, process=here.prior.rebuilt, **walk),
+        )
         yield (
             SCORES,
             invert_by_scores(target.showing("scores"), many, here.prior, generator=generator),
@@ -169,17 +173,17 @@ def attacks(target, how, here, given, generator):
 
 
 def measured(found: Inversion, here, generator):
-    judged = recognition(found.images, found.classes, lambda x: probabilities(here.judge, x))
-    near = closeness(found.images, found.classes, here.examples, generator=generator)
+    judged = recognition(found.images, found.labels, lambda x: probabilities(here.judge, x))
+    near = closeness(found.images, found.labels, here.examples, generator=generator)
     return judged, near
 
 
 def print_row(labels, accuracy, found, judged, near, seconds):
-    low, high = judged.interval
+    low, high = judged.accuracy_interval
     print(
-        f"| {' | '.join(labels)} | {accuracy:.1%} | {found.confidence.mean():.2f} | "
+        f"| {' | '.join(labels)} | {accuracy:.1%} | {found.probability.mean():.2f} | "
         f"{judged.accuracy:.0%} ({low:.0%} to {high:.0%}) | {judged.accuracy_among_three:.0%} | "
-        f"{judged.confidence:.2f} | {near.similarity.mean():.2f} | {near.structure.mean():.2f} | "
+        f"{judged.probability:.2f} | {near.similarity.mean():.2f} | {near.structure.mean():.2f} | "
         f"{np.median(near.ratio):.3f} | {near.p_value:.2f} | {found.queries:,} | "
         f"{seconds:.0f} |",
         flush=True,
@@ -210,7 +214,7 @@ def bench(name, given):
                 print_row((network, how, attack), accuracy, found, judged, near, seconds)
                 first = found.images[:: given.images]
                 seen = recognition(first, CLASSES, lambda x: probabilities(here.judge, x))
-                recognised = [bool(seen.classes[label].first) for label in CLASSES]
+                recognised = [bool(seen.by_class[label].first) for label in CLASSES]
                 if attack in (FACE, PRIOR):
                     lines.append((f"{network}, {how}\n{attack}", first, recognised))
                 began = time.perf_counter()

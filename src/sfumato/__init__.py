@@ -89,6 +89,7 @@ if TYPE_CHECKING:
         load_run,
         preset,
         train,
+        train_plain,
     )
     from sfumato.ledger import Budget, BudgetExceeded, Ledger
     from sfumato.mechanisms import sensitivity
@@ -144,7 +145,7 @@ _HOMES = {
         "PrivatePCA PublicNetwork ScatteringFeatures StandardizedScattering"
     ),
     "sfumato.learning.models": "make_model",
-    "sfumato.learning.recipes": "Canaries Rate Recipe Run Trained load_run preset train",
+    "sfumato.learning.recipes": "Canaries Rate Recipe Run Trained load_run preset train train_plain",
     "sfumato.ledger": "Budget BudgetExceeded Ledger",
     "sfumato.mechanisms.crossover": "crossover_dimension laplace_or_gaussian",
     "sfumato.mechanisms.discrete_gaussian": "DiscreteGaussian",
@@ -266,6 +267,7 @@ __all__ = [
     "repeat",
     "sensitivity",
     "train",
+    "train_plain",
 ]
 
 

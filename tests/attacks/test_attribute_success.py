@@ -52,7 +52,7 @@ def test_limits_by_hand():
 def test_the_gain_counts_people_for_whom_one_guess_alone_is_right():
     found = Successes(people=100, right=60, imputed=50, both=45)
     assert found.gain == pytest.approx(0.1)
-    low, high = found.gain_interval()
+    low, high = found.gain_interval
     assert low == pytest.approx(lower_rate(15, 100, 0.0125) - upper_rate(5, 100, 0.0125))
     assert high == pytest.approx(upper_rate(15, 100, 0.0125) - lower_rate(5, 100, 0.0125))
 
@@ -63,7 +63,7 @@ def test_limits_of_a_gain_cover_the_truth():
     drawn = random.multinomial(150, [0.3, 0.25, 0.1, 0.35], 2000)
     covered = []
     for both, model, prior, _ in drawn.tolist():
-        low, high = Successes(150, both + model, both + prior, both).gain_interval(0.9)
+        low, high = Successes(150, both + model, both + prior, both, confidence=0.9).gain_interval
         covered.append(low <= 0.15 <= high)
     assert np.mean(covered) >= 0.9
 
@@ -78,4 +78,16 @@ def test_the_result_says_all_three_and_that_it_is_for_the_curator():
     assert (data["members"]["success"], data["members"]["imputation"]) == (0.75, 0.5)
     assert data["members"]["gain"] == pytest.approx(0.25)
     assert data["members"]["mean_error"] is None
+    assert data["advantage_interval"] == list(difference_interval(150, 200, 55, 100))
+    assert data["members"]["gain_interval"] == list(inside.gain_interval)
+    assert data["confidence"] == data["members"]["confidence"] == 0.95
+    surer = AttributeResult(inside, outside, queries=900, confidence=0.999)
+    assert surer.advantage_interval == difference_interval(150, 200, 55, 100, 0.999)
+    assert str(surer).endswith("99.9%)")
+    for bad in (
+        lambda: Successes(2, 1, 1, 1, confidence=1),
+        lambda: AttributeResult(inside, outside, 1, 0),
+    ):
+        with pytest.raises(ValueError, match="confidence must be"):
+            bad()
     assert "75.0% of 200 members (50.0% without the model)" in str(result)

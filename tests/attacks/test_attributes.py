@@ -61,7 +61,7 @@ def test_success_is_that_of_the_best_guess_and_no_leak():
     table = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.15, 0.15, 0.7]])
     both = two_groups(random, 20_000, prior, table)
     attribute = Attribute.categorical(1, [0, 1, 2])
-    result = attribute_attack(looked_up(table), both, attribute, prior=prior)
+    result = attribute_attack(looked_up(table), both, attribute, prior=prior, confidence=0.9999)
     best = (prior[:, None] * table).max(axis=0).sum()
     assert best == pytest.approx(0.78)
     error = 4 * math.sqrt(0.25 / 20_000)
@@ -69,9 +69,10 @@ def test_success_is_that_of_the_best_guess_and_no_leak():
         assert group.success == pytest.approx(best, abs=error)
         assert group.imputation == pytest.approx(0.5, abs=error)
         assert group.gain == pytest.approx(0.28, abs=2 * error)
-    low, high = result.advantage_interval(0.9999)
+    low, high = result.advantage_interval
     assert low <= 0 <= high
     assert high - low < 0.05
+    assert result.members.confidence == result.confidence == 0.9999
     assert result.queries == 3 * 40_000
 
 
@@ -93,8 +94,8 @@ def test_a_model_that_knows_its_members_by_heart_leaks_and_others_are_only_imput
     assert result.others.gain == 0
     assert result.others.right == (both.inputs[~both.members, 1] == 0).sum()
     assert result.advantage == pytest.approx(1 - result.others.success)
-    assert result.advantage_interval()[0] > 0.35
-    assert result.members.gain_interval()[0] > 0.3
+    assert result.advantage_interval[0] > 0.35
+    assert result.members.gain_interval[0] > 0.3
 
 
 def test_an_overfit_tree_tells_more_of_its_members():
@@ -106,8 +107,8 @@ def test_an_overfit_tree_tells_more_of_its_members():
     both = Candidates.of((x[:1000], y[:1000]), (x[1000:], y[1000:]))
     target = Target.of_scores(tree.predict_proba)
     result = attribute_attack(target, both, Attribute.categorical(3, [0, 1]))
-    assert result.advantage_interval()[0] > 0.03
-    assert result.others.gain_interval()[0] > 0  # which the model adds for everyone
+    assert result.advantage_interval[0] > 0.03
+    assert result.others.gain_interval[0] > 0  # which the model adds for everyone
     assert result.members.imputation == pytest.approx(0.5, abs=4 * math.sqrt(0.25 / 1000))
 
 

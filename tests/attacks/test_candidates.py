@@ -203,11 +203,11 @@ def test_rows_may_be_single_numbers():
 @pytest.mark.parametrize(("each", "size"), [(1, 1), (3, 3), (4, 4), (100, 4)])
 def test_balanced_takes_as_many_of_each(each, size):
     both = Candidates.of(*sides())
-    some = both.balanced(each, np.random.default_rng(1))
+    some = both.balanced(each, generator=np.random.default_rng(1))
     assert some.members.tolist() == [True] * size + [False] * size
     assert len(set(some.labels.tolist())) == 2 * size
     assert np.array_equal(some.inputs, both.inputs[some.labels])  # labels number the examples
-    again = both.balanced(each, np.random.default_rng(1))
+    again = both.balanced(each, generator=np.random.default_rng(1))
     assert np.array_equal(again.inputs, some.inputs)
 
 
@@ -215,7 +215,7 @@ def test_balanced_picks_everyone_as_often_as_anyone():
     both, random = Candidates.of(*sides()), np.random.default_rng(1)
     picked = np.zeros(10)
     for _ in range(3000):
-        picked[both.balanced(2, random).labels] += 1
+        picked[both.balanced(2, generator=random).labels] += 1
     shares = picked / 3000
     # 2 of 6 members and 2 of 4 others; four standard errors.
     assert np.abs(shares[:6] - 1 / 3).max() < 4 * math.sqrt(2 / 9 / 3000)
@@ -229,9 +229,9 @@ def test_balanced_needs_both_kinds():
         (~both.members, "0 members and 4"),
     ):
         with pytest.raises(ValueError, match=counts):
-            both.only(kind).balanced(3, np.random.default_rng(1))
+            both.only(kind).balanced(3, generator=np.random.default_rng(1))
     with pytest.raises(ValueError, match="each must be"):
-        both.balanced(0, np.random.default_rng(1))
+        both.balanced(0, generator=np.random.default_rng(1))
 
 
 def test_only_takes_places_or_marks():

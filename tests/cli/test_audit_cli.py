@@ -3,30 +3,11 @@
 import json
 
 import pytest
-import torch
-
-from sfumato.cli.main import main
 
 TRAIN = (
     "train dp-sgd --data digits --features none --noise-multiplier 2 --steps 30 --lot-size 200 "
     "--learning-rate 1 --clip 1 --no-progress --evaluations 0"
 )
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-
-    def said(text):
-        with pytest.raises(SystemExit) as ended:
-            main(text.split())
-        shown = capsys.readouterr()
-        return ended.value.code or 0, shown.out, shown.err
-
-    yield said
-    torch.set_num_threads(threads)
 
 
 def test_a_run_with_canaries_is_audited(run, tmp_path):

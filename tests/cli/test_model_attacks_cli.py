@@ -1,18 +1,11 @@
-"""``sfumato attack membership``, ``extraction``, ``inversion`` and ``compare``, on real models."""
+"""``sfumato attack membership``, ``extraction`` and ``inversion``, on real models."""
 
 import json
 
-import numpy as np
 import pytest
-import torch
 
 from sfumato.cli.attacked import attacked
 from sfumato.cli.main import main
-from sfumato.cli.populations import Pool, attack_population, plain_answers
-from sfumato.cli.shadowed import Said, attacks_with_shadows
-from sfumato.data import load_dataset
-from sfumato.learning.ensembles import Schedule, half_each
-from sfumato.learning.models import make_model
 
 OVERFIT = """
 import numpy as np
@@ -53,22 +46,6 @@ def folder(tmp_path_factory):
         main(command.split())
     assert not ended.value.code
     return path
-
-
-@pytest.fixture
-def run(folder, monkeypatch, capsys):
-    monkeypatch.chdir(folder)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-
-    def said(text):
-        with pytest.raises(SystemExit) as ended:
-            main(text.split())
-        shown = capsys.readouterr()
-        return ended.value.code or 0, shown.out, shown.err
-
-    yield said
-    torch.set_num_threads(threads)
 
 
 # --- membership ---------------------------------------------------------------------------------
@@ -212,64 +189,6 @@ def test_attribute_refuses(run, options, message):
     code, _, err = run(f"attack attribute --run a {options}")
     assert code == 2
     assert message in " ".join(err.split())
-
-
-# --- populations --------------------------------------------------------------------------------
-
-
-def test_one_page_with_privacy_and_without(run, folder):
-    code, out, err = run(
-        "attack compare --data digits --rows 400 --shadows 4 --targets 2 --epochs 30 --out page "
-        "--json"
-    )
-    assert code == 0, err
-    plain, private = json.loads(out)["compared"]
-    assert plain["claim"] is None
-    assert private["claim"]["epsilon"] == pytest.approx(2, abs=0.01)
-    assert not any(one["exceeds_claim"] for one in private["attacks"])
-    aucs = {one["attack"]: one["auc"] for one in plain["attacks"]}
-    assert aucs["LiRA, offline"] > 0.55
-    page = (folder / "page" / "page.html").read_text()
-    assert page.count("<img") == 2
-    assert "http" not in page.replace("http-equiv", "")
-    assert (folder / "page" / "page.html").stat().st_mode & 0o077 == 0
-    code, _, err = run("attack compare --data digits --out page")
-    assert code == 2
-    assert "new or empty folder" in err
-
-
-def test_halves_of_a_pool():
-    pool = Pool.draw(load_dataset("digits"), 300, shadows=4, targets=2, seed=1)
-    assert pool.subsets.shape == (6, 300)
-    assert (pool.subsets[:4].sum(axis=0) == 2).all()
-    assert (pool.subsets[4:].sum(axis=0) == 1).all()
-    assert len(pool.data.test.labels) == 300
-    assert not pool.mirrored
-
-
-def test_a_population_without_members_shows_nothing():
-    """Models trained on other rows than the table says: no attack finds anything."""
-    data = load_dataset("digits")
-    pool = Pool.draw(data, 600, shadows=4, targets=2, seed=1)
-    found = plain_answers(
-        pool, lambda: make_model("linear", (1, 8, 8), 10), Schedule(10, 32), seed=1
-    )
-    claimed = np.concatenate([half_each(4, 600, seed=11), half_each(2, 600, seed=12)])
-    said = Said(found.logits, pool.labels, found.fresh, pool.data.test.labels)
-    for name, report in attacks_with_shadows(said, 4, claimed).items():
-        assert report.roc.p_value > 0.001, name
-        assert abs(report.auc - 0.5) < 5 * max(report.roc.auc_error, 0.01), name
-    honest = attack_population(pool, found)
-    assert honest["LiRA, offline"].auc > honest["LiRA, offline"].roc.auc_error * 5 + 0.5
-
-
-def test_without_fresh_examples_there_is_no_rmia():
-    logits = np.random.default_rng(0).normal(size=(6, 1, 200, 3)).astype(np.float32)
-    none = np.zeros((6, 1, 0, 3), np.float32)
-    said = Said(logits, np.arange(200) % 3, none, np.zeros(0, np.int64))
-    found = attacks_with_shadows(said, 4, half_each(6, 200, seed=0))
-    assert "RMIA" not in found
-    assert "LiRA, online" in found
 
 
 def test_members_that_are_also_in_the_test_set_are_left_out(folder, monkeypatch):

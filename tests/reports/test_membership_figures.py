@@ -66,6 +66,20 @@ def test_rates_below_one_false_alarm_are_marked():
     assert not axes.texts
 
 
+def test_many_curves_are_told_apart():
+    """Names do not lie on the curves, and no two curves look the same."""
+    names = [f"attack {number}" for number in range(8)]
+    figure = membership_roc_figure([(name, *CURVE[1:]) for name in names], epsilon=1.0)
+    (axes,), (legend,) = figure.axes, figure.legends
+    assert axes.get_legend() is None
+    assert words(legend)[-8:] == names
+    looks = {(line.get_color(), line.get_linestyle()) for line in axes.lines[-8:]}
+    assert len(looks) == 8
+    few = membership_roc_figure([(name, *CURVE[1:]) for name in names[:4]])
+    assert few.axes[0].get_legend() is not None
+    assert not few.legends
+
+
 def test_scores_on_log_shares_with_their_threshold(tmp_path):
     random = np.random.default_rng(1)
     panels = [

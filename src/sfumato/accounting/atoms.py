@@ -27,6 +27,7 @@ from sfumato.core.events import (
     GroupedEvent,
     LaplaceEvent,
     Leaf,
+    NotPrivateEvent,
     ParallelEvent,
     PoissonSampledEvent,
     RandomizedResponseEvent,
@@ -117,6 +118,13 @@ def _walk(event: Event, target: Neighbours, size: int, count: int, counts: Count
 def _(event: Leaf, target: Neighbours, size: int, count: int, counts: Counter[Atom]) -> None:
     steps = size * require_conversion(event.relation, target)
     counts[event if steps == 1 else event.stretched(steps)] += count
+
+
+@_walk.register
+def _(
+    event: NotPrivateEvent, target: Neighbours, size: int, count: int, counts: Counter[Atom]
+) -> None:
+    counts[event] += count  # nothing follows from it, under any relation
 
 
 @_walk.register
@@ -232,6 +240,11 @@ def _(atom: ExponentialEvent | RandomizedResponseEvent) -> float | None:
 @pure_epsilon.register
 def _(atom: EpsilonDeltaEvent) -> float | None:
     return atom.epsilon if atom.delta == 0 else None
+
+
+@pure_epsilon.register
+def _(atom: NotPrivateEvent) -> float | None:
+    return math.inf
 
 
 @pure_epsilon.register

@@ -25,7 +25,7 @@ from sfumato.accounting.pld import SMALLEST_DELTA, atom_pld, choose_grid, compos
 from sfumato.accounting.rdp import rdp_vector
 from sfumato.accounting.support import UnsupportedError
 from sfumato.core import validation
-from sfumato.core.events import ComposedEvent, Event, GaussianEvent
+from sfumato.core.events import ComposedEvent, Event, GaussianEvent, promises_nothing
 from sfumato.core.gaussian_profile import composed_multiplier, gaussian_epsilon
 from sfumato.core.neighbours import Neighbours
 
@@ -70,6 +70,11 @@ def epsilon_curve(
     one, base = flatten(step, relation), flatten(prelude, relation)
     if len(counts) == 0:
         return np.zeros(0)
+    if promises_nothing(prelude):
+        return np.full(len(counts), math.inf)
+    if promises_nothing(step):
+        start = epsilon_curve(ComposedEvent(), [1], delta, relation, before)
+        return np.where(counts > 0, math.inf, start)
     exact = _gaussian_curve(one, base, counts, delta)
     if exact is not None:
         return exact

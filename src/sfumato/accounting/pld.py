@@ -53,7 +53,9 @@ from sfumato.core.events import (
     GaussianEvent,
     LaplaceEvent,
     Leaf,
+    NotPrivateEvent,
     RandomizedResponseEvent,
+    promises_nothing,
 )
 from sfumato.core.gaussian_profile import composed_multiplier
 from sfumato.core.neighbours import Neighbours
@@ -107,6 +109,8 @@ def loss_distribution(
         UnsupportedError: where a part of the event is known by its RDP alone.
     """
     atoms = flatten(event, neighbours)
+    if promises_nothing(event):  # no grid has room for a loss that is always infinite
+        return LossDistribution(dpa.masses(dpa.nothing_left(grid or GRID)))
     directions = dpa.masses(compose_atoms(atoms, grid or choose_grid(atoms)))
     # Where nothing was transformed, a few exact sums remain. Else the sums over all cells round.
     cells = max(int(np.count_nonzero(d.probs)) for d in directions)
@@ -280,6 +284,11 @@ def _(atom: DiscreteGaussianEvent, grid: float) -> Pld:
 @atom_pld.register
 def _(atom: EpsilonDeltaEvent, grid: float) -> Pld:
     return _two_point(atom.epsilon, atom.delta, grid)
+
+
+@atom_pld.register
+def _(atom: NotPrivateEvent, grid: float) -> Pld:
+    return dpa.nothing_left(grid)
 
 
 @atom_pld.register

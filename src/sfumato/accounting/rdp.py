@@ -43,6 +43,7 @@ from sfumato.core.events import (
     GaussianEvent,
     LaplaceEvent,
     Leaf,
+    NotPrivateEvent,
     RandomizedResponseEvent,
     RdpCurveEvent,
     ZcdpEvent,
@@ -183,6 +184,11 @@ def _(atom: ExponentialEvent, orders: tuple[float, ...]) -> RdpVector:
 @atom_rdp.register
 def _(atom: EpsilonDeltaEvent, orders: tuple[float, ...]) -> RdpVector:
     return _pure(atom.epsilon, orders, atom.delta)
+
+
+@atom_rdp.register
+def _(atom: NotPrivateEvent, orders: tuple[float, ...]) -> RdpVector:
+    return RdpVector(orders, np.full(len(orders), math.inf))
 
 
 @atom_rdp.register

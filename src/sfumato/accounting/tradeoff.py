@@ -73,10 +73,12 @@ def privacy_profile(
     *,
     neighbours: Neighbours | str | None = None,
     points: int = 201,
+    rates: Sequence[float] = (),
 ) -> PrivacyProfile:
     """Epsilon at each of ``deltas`` and the trade-off curve at ``points`` false positive rates.
 
-    The curve is a lower bound on the true one, as every epsilon is an upper bound.
+    Between those rates the curve is read from above; name ``rates`` where it shall be exact. The
+    curve is a lower bound on the true one, as every epsilon is an upper bound.
 
     Example:
         >>> from sfumato.core.events import dp_sgd
@@ -88,7 +90,8 @@ def privacy_profile(
     relation = resolve_relation(whole, neighbours)
     guarantees = tuple(account_many(whole, deltas, neighbours=relation))
     epsilons, deltas_at = _delta_curve(whole, relation)
-    alphas = _rates(validation.at_least("points", points, 3))
+    asked = [validation.open_probability("rates", rate) for rate in rates]
+    alphas = np.union1d(_rates(validation.at_least("points", points, 3)), asked)
     betas = _trade_off(epsilons, deltas_at, alphas)
     return PrivacyProfile(guarantees, alphas, betas, advantage=float(deltas_at[0]))
 

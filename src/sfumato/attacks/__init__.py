@@ -1,1 +1,168 @@
-"""One file an attack. An attack sees what an outsider sees, and never imports what it attacks."""
+"""One file an attack. An attack sees what an outsider sees, and never imports what it attacks.
+
+Attacks on models see them through a :class:`Target`:
+
+==================  ===========================================================================
+``targets``         what an attacker sees of a model: labels, scores, losses, gradients, weights
+``candidates``      examples whose membership is guessed, and the truth about it
+``membership``      who was trained on? ``loss_attack``, ``lira_attack``, ... give a
+                    :class:`MembershipReport`
+``extraction``      a copy of the model: ``extract_by_equations``, ... give a :class:`Stolen`
+``inversion``       a picture of each class: ``invert_with_prior``, ... give an
+                    :class:`Inversion`
+``attributes``      what is missing in a record: ``attribute_attack`` gives an
+                    :class:`AttributeResult`
+``exposure``        was a planted secret learned by heart?
+==================  ===========================================================================
+
+Attacks on statistics see what was released:
+
+==================  ===========================================================================
+``averaging``       one noisy answer, asked again and again
+``differencing``    two answers that differ by one person
+``tracing``         who is in the data behind many averages?
+``linkage``         who is it, by what others know as well?
+==================  ===========================================================================
+
+The first argument is the target. An attack that guesses who was trained on takes candidates next
+and ends in ``_attack``; one that makes a copy begins with ``extract_by_``, one that makes pictures
+with ``invert_``. Random choices follow a ``generator`` given by name; ``confidence`` is that of the
+result's intervals; ``classes`` is how many there are, ``labels`` are class numbers. A result says
+itself in a line or two, and ``to_dict()`` is for JSON. All of it is for the curator only.
+
+    >>> import numpy as np
+    >>> from sfumato.attacks import Candidates, Target, loss_attack
+    >>> target = Target.of_scores(lambda x: np.stack([x[:, 0], 1 - x[:, 0]], axis=1))
+    >>> random = np.random.default_rng(1)
+    >>> members, others = random.uniform(0.6, 0.9, (30, 1)), random.uniform(0.4, 0.8, (30, 1))
+    >>> people = Candidates.of((members, [0] * 30), (others, [0] * 30))
+    >>> loss_attack(target, people).auc > 0.8
+    True
+
+Importing the package is light: a name is loaded when it is first used, and what needs torch loads
+it then.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sfumato.attacks.attribute_success import AttributeResult
+    from sfumato.attacks.attributes import Attribute, attribute_attack, infer_attribute
+    from sfumato.attacks.candidates import Candidates, Overlap
+    from sfumato.attacks.extraction.augmentation import extract_by_augmentation
+    from sfumato.attacks.extraction.boundary import extract_by_boundary
+    from sfumato.attacks.extraction.equations import axis_points, extract_by_equations
+    from sfumato.attacks.extraction.fidelity import Exam, Fidelity, FidelityCurve, fidelity_curve
+    from sfumato.attacks.extraction.likelihood import extract_by_likelihood
+    from sfumato.attacks.extraction.retraining import Training, extract_by_retraining
+    from sfumato.attacks.extraction.stolen import Stolen
+    from sfumato.attacks.inversion.gradient_prior import invert_with_prior
+    from sfumato.attacks.inversion.mi_face import invert_with_mi_face
+    from sfumato.attacks.inversion.priors import LearnedPrior, train_autoencoder_prior
+    from sfumato.attacks.inversion.results import Inversion
+    from sfumato.attacks.inversion.score_prior import invert_by_scores
+    from sfumato.attacks.inversion.scoring import Closeness, Recognition, closeness, recognition
+    from sfumato.attacks.inversion.slopes import CoordinateDifferences, RandomDirections
+    from sfumato.attacks.membership.label_only import gap_attack, robustness_attack
+    from sfumato.attacks.membership.lira import lira_attack
+    from sfumato.attacks.membership.reports import MembershipReport
+    from sfumato.attacks.membership.rmia import rmia_attack
+    from sfumato.attacks.membership.shadow_attack import shadow_attack
+    from sfumato.attacks.membership.shadow_outputs import ShadowOutputs, train_shadows
+    from sfumato.attacks.membership.thresholds import loss_attack, threshold_attack
+    from sfumato.attacks.membership.white_box import gradient_norm_attack, update_attack
+    from sfumato.attacks.targets import BudgetSpent, NotSeen, Target, View
+
+_HOMES = {
+    "attribute_success": "AttributeResult",
+    "attributes": "Attribute attribute_attack infer_attribute",
+    "candidates": "Candidates Overlap",
+    "extraction.augmentation": "extract_by_augmentation",
+    "extraction.boundary": "extract_by_boundary",
+    "extraction.equations": "axis_points extract_by_equations",
+    "extraction.fidelity": "Exam Fidelity FidelityCurve fidelity_curve",
+    "extraction.likelihood": "extract_by_likelihood",
+    "extraction.retraining": "Training extract_by_retraining",
+    "extraction.stolen": "Stolen",
+    "inversion.gradient_prior": "invert_with_prior",
+    "inversion.mi_face": "invert_with_mi_face",
+    "inversion.priors": "LearnedPrior train_autoencoder_prior",
+    "inversion.results": "Inversion",
+    "inversion.score_prior": "invert_by_scores",
+    "inversion.scoring": "Closeness Recognition closeness recognition",
+    "inversion.slopes": "CoordinateDifferences RandomDirections",
+    "membership.label_only": "gap_attack robustness_attack",
+    "membership.lira": "lira_attack",
+    "membership.reports": "MembershipReport",
+    "membership.rmia": "rmia_attack",
+    "membership.shadow_attack": "shadow_attack",
+    "membership.shadow_outputs": "ShadowOutputs train_shadows",
+    "membership.thresholds": "loss_attack threshold_attack",
+    "membership.white_box": "gradient_norm_attack update_attack",
+    "targets": "BudgetSpent NotSeen Target View",
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+__all__ = [
+    "Attribute",
+    "AttributeResult",
+    "BudgetSpent",
+    "Candidates",
+    "Closeness",
+    "CoordinateDifferences",
+    "Exam",
+    "Fidelity",
+    "FidelityCurve",
+    "Inversion",
+    "LearnedPrior",
+    "MembershipReport",
+    "NotSeen",
+    "Overlap",
+    "RandomDirections",
+    "Recognition",
+    "ShadowOutputs",
+    "Stolen",
+    "Target",
+    "Training",
+    "View",
+    "attribute_attack",
+    "axis_points",
+    "closeness",
+    "extract_by_augmentation",
+    "extract_by_boundary",
+    "extract_by_equations",
+    "extract_by_likelihood",
+    "extract_by_retraining",
+    "fidelity_curve",
+    "gap_attack",
+    "gradient_norm_attack",
+    "infer_attribute",
+    "invert_by_scores",
+    "invert_with_mi_face",
+    "invert_with_prior",
+    "lira_attack",
+    "loss_attack",
+    "recognition",
+    "rmia_attack",
+    "robustness_attack",
+    "shadow_attack",
+    "threshold_attack",
+    "train_autoencoder_prior",
+    "train_shadows",
+    "update_attack",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -41,6 +41,7 @@ class Successes:
         both: how many were right either way.
         error: the mean distance of the model's guesses from the truth; None for categories.
         imputed_error: that of the guesses from the prior.
+        confidence: of the interval.
     """
 
     people: int
@@ -49,6 +50,10 @@ class Successes:
     both: int
     error: float | None = None
     imputed_error: float | None = None
+    confidence: float = 0.95
+
+    def __post_init__(self) -> None:
+        validation.open_probability("confidence", self.confidence)
 
     @property
     def success(self) -> float:
@@ -65,13 +70,14 @@ class Successes:
         """How much more often the model's guess is right than the prior's."""
         return (self.right - self.imputed) / self.people
 
-    def gain_interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Where the gain lies with at least this confidence.
+    @property
+    def gain_interval(self) -> tuple[float, float]:
+        """Where the gain lies, with at least the confidence.
 
         The two kinds of guesses are about the same people. Only people for whom just one of them is
         right count; both shares of these have exact limits, each held to half the allowed error.
         """
-        alpha = (1 - validation.open_probability("confidence", confidence)) / 4
+        alpha = (1 - self.confidence) / 4
         model, prior, n = self.right - self.both, self.imputed - self.both, self.people
         return (
             lower_rate(model, n, alpha) - upper_rate(prior, n, alpha),
@@ -80,7 +86,6 @@ class Successes:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; ``channel`` says who may read it."""
-        low, high = self.gain_interval()
         return {
             "channel": "curator",
             "people": self.people,
@@ -88,9 +93,8 @@ class Successes:
             "success": self.success,
             "imputation": self.imputation,
             "gain": self.gain,
-            "gain_lower": low,
-            "gain_upper": high,
-            "confidence": 0.95,
+            "gain_interval": list(self.gain_interval),
+            "confidence": self.confidence,
             "mean_error": self.error,
             "imputation_mean_error": self.imputed_error,
         }
@@ -105,45 +109,49 @@ class AttributeResult:
         members: guesses about people whom the model was trained on.
         others: guesses about other people of the same kind.
         queries: how many questions were asked.
+        confidence: of the interval.
     """
 
     members: Successes
     others: Successes
     queries: int
+    confidence: float = 0.95
+
+    def __post_init__(self) -> None:
+        validation.open_probability("confidence", self.confidence)
 
     @property
     def advantage(self) -> float:
         """Success on members less success on others (Yeom et al.)."""
         return self.members.success - self.others.success
 
-    def advantage_interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Where the advantage lies with about this confidence; see :func:`difference_interval`."""
+    @property
+    def advantage_interval(self) -> tuple[float, float]:
+        """Where the advantage lies, with about the confidence; see :func:`difference_interval`."""
         inside, outside = self.members, self.others
         return difference_interval(
-            inside.right, inside.people, outside.right, outside.people, confidence
+            inside.right, inside.people, outside.right, outside.people, self.confidence
         )
 
     def __str__(self) -> str:
-        low, high = self.advantage_interval()
+        low, high = self.advantage_interval
         inside, outside = self.members, self.others
         return (
             f"attribute guessed for {inside.success:.1%} of {inside.people:,} members "
             f"({inside.imputation:.1%} without the model) and {outside.success:.1%} of "
             f"{outside.people:,} others; advantage {self.advantage:+.3f} ({low:+.3f} to "
-            f"{high:+.3f}, 95%)"
+            f"{high:+.3f}, {100 * self.confidence:.4g}%)"
         )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; ``channel`` says who may read it."""
-        low, high = self.advantage_interval()
         return {
             "channel": "curator",
             "members": self.members.to_dict(),
             "others": self.others.to_dict(),
             "advantage": self.advantage,
-            "advantage_lower": low,
-            "advantage_upper": high,
-            "confidence": 0.95,
+            "advantage_interval": list(self.advantage_interval),
+            "confidence": self.confidence,
             "queries": self.queries,
         }
 

@@ -258,6 +258,7 @@ def attribute_attack(
     *,
     prior: ArrayLike | None = None,
     confusion: ArrayLike | None = None,
+    confidence: float = 0.95,
 ) -> AttributeResult:
     """Guesses the attribute of members and of others, and counts; see :func:`infer_attribute`.
 
@@ -267,7 +268,9 @@ def attribute_attack(
         attribute: the feature in question.
         prior: how likely each value is, for all or for each candidate.
         confusion: for a target of labels.
+        confidence: of the result's intervals.
     """
+    level = validation.open_probability("confidence", confidence)
     guesses = infer_attribute(
         target,
         candidates.inputs,
@@ -279,10 +282,10 @@ def attribute_attack(
     imputed = attribute.best(_prior(prior, len(candidates), attribute))
     truth = attribute.truth(candidates.inputs)
     groups = [
-        _successes(attribute, guesses.values[rows], imputed[rows], truth[rows])
+        _successes(attribute, guesses.values[rows], imputed[rows], truth[rows], level)
         for rows in (candidates.members, ~candidates.members)
     ]
-    return AttributeResult(groups[0], groups[1], guesses.queries)
+    return AttributeResult(groups[0], groups[1], guesses.queries, level)
 
 
 def _successes(
@@ -290,6 +293,7 @@ def _successes(
     guesses: NDArray[np.float64],
     imputed: NDArray[np.float64],
     truth: NDArray[np.float64],
+    confidence: float,
 ) -> Successes:
     if not len(truth):
         validation.fail("candidates", "some members and some others", "none of one kind")
@@ -301,6 +305,7 @@ def _successes(
         int((by_model & by_prior).sum()),
         float(np.abs(guesses - truth).mean()) if attribute.tolerance else None,
         float(np.abs(imputed - truth).mean()) if attribute.tolerance else None,
+        confidence,
     )
 
 

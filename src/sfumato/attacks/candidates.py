@@ -28,7 +28,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.attacks.targets import class_numbers
+from sfumato.attacks.target_answers import class_numbers
 from sfumato.core import validation
 
 __all__ = ["Candidates", "Overlap", "digests", "shared_rows"]
@@ -90,7 +90,7 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def balanced(self, each: int, generator: np.random.Generator) -> Candidates:
+    def balanced(self, each: int, *, generator: np.random.Generator) -> Candidates:
         """As many members as others, at most ``each`` of either, picked at random.
 
         Raises:

@@ -10,12 +10,13 @@ all that fit the format. Rank the canary among all of R by how little it surpris
 
 A canary that was never planted has a rank that is uniform over 1 ... |R|: its exposure is 1 / ln 2
 = 1.44 on average and at least b with probability 2^-b. One that was memorised ranks first and has
-log2 |R|. Three ways to the rank:
+log2 |R|. Three ways to the rank, and one for those who have the numbers already:
 
 =============================  =================================================================
 :func:`exact_exposure`         asks about the whole space
 :func:`sampled_exposure`       asks about a sample, and says between which limits the exposure is
 :func:`extrapolated_exposure`  fits a law to a sample, for ranks lower than any sample reaches
+:func:`exposure_from_scores`   does any of the three with numbers that a model gave elsewhere
 =============================  =================================================================
 
     >>> secrets = Secrets("code ####", "0123456789")
@@ -38,13 +39,14 @@ to 4.4.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.attacks.secret_formats import Secrets
 from sfumato.attacks.skew_normal import SkewNormal
 from sfumato.core import validation
 from sfumato.core.rates import rate_interval
@@ -52,8 +54,11 @@ from sfumato.core.rates import rate_interval
 __all__ = [
     "Exposure",
     "Secrets",
+    "ask_everything",
+    "ask_sample",
     "exact_exposure",
     "expected_exposure",
+    "exposure_from_scores",
     "extrapolated_exposure",
     "sampled_exposure",
 ]
@@ -61,79 +66,9 @@ __all__ = [
 Surprise = Callable[[Sequence[Any]], ArrayLike]
 """From sequences to their log-perplexities, one number each."""
 
+Numbers = NDArray[np.float64]
+
 _BATCH = 4096
-
-
-@final
-@dataclass(frozen=True)
-class Secrets:
-    """All sequences of one format: what a canary is drawn from.
-
-    Attributes:
-        template: a text, or a tuple of tokens, with blanks.
-        alphabet: what may stand in a blank, all of it as likely.
-        blank: what marks a blank.
-    """
-
-    template: str | tuple[Any, ...]
-    alphabet: Sequence[Any]
-    blank: Any = "#"
-
-    def __post_init__(self) -> None:
-        validation.count("number of blanks", self.blanks)
-        validation.at_least("size of the alphabet", len(set(self.alphabet)), 2)
-        if len(set(self.alphabet)) < len(self.alphabet):
-            validation.fail("alphabet", "different from each other", self.alphabet)
-
-    @property
-    def blanks(self) -> int:
-        """How many blanks the template has."""
-        return sum(token == self.blank for token in self.template)
-
-    @property
-    def size(self) -> int:
-        """|R|: how many sequences there are."""
-        return len(self.alphabet) ** self.blanks
-
-    def fill(self, letters: Sequence[int]) -> Any:
-        """The sequence with these places of the alphabet in its blanks."""
-        drawn = iter(letters)
-        tokens = [
-            self.alphabet[next(drawn)] if token == self.blank else token for token in self.template
-        ]
-        return "".join(tokens) if isinstance(self.template, str) else tuple(tokens)
-
-    def draw(self, count: int, generator: np.random.Generator) -> list[Any]:
-        """Sequences at random, all as likely, the same one perhaps more than once."""
-        size = validation.count("count", count), self.blanks
-        return [self.fill(row) for row in generator.integers(0, len(self.alphabet), size).tolist()]
-
-    def everything(self, batch: int = _BATCH) -> Iterator[list[Any]]:
-        """All sequences, in batches."""
-        for first in range(0, self.size, batch):
-            numbers = np.arange(first, min(first + batch, self.size))
-            shape = (len(self.alphabet),) * self.blanks
-            places = np.stack(np.unravel_index(numbers, shape), axis=1)
-            yield [self.fill(row) for row in places.tolist()]
-
-    def place(self, sequence: Any) -> int:
-        """Where a sequence of this format is among :meth:`everything`, from 0."""
-        number = 0
-        for token, slot in zip(sequence, self.template, strict=True):
-            if slot == self.blank:
-                number = number * len(self.alphabet) + list(self.alphabet).index(token)
-        return number
-
-    def require(self, canaries: Sequence[Any]) -> None:
-        """Raises ``ValueError`` unless all ``canaries`` are of this format."""
-        letters = set(self.alphabet)
-        for canary in canaries:
-            fits = len(canary) == len(self.template) and all(
-                token in letters if slot == self.blank else token == slot
-                for token, slot in zip(canary, self.template, strict=True)
-            )
-            if not fits:
-                validation.fail("canaries", f"of the format {self.template!r}", canary)
 
 
 @final
@@ -186,7 +121,7 @@ class Exposure:
             "channel": "curator",
             "bits": self.bits,
             "most": self.most,
-            "rank": self.rank,
+            "rank": self.rank if math.isfinite(self.rank) else "inf",
             "method": self.method,
             "lower": low,
             "upper": high,
@@ -220,22 +155,7 @@ def exact_exposure(
         secrets: the format.
         largest: larger spaces are refused.
     """
-    secrets.require(canaries)
-    if secrets.size > validation.count("largest", largest):
-        validation.fail(
-            "secrets", f"at most {largest:,} sequences (use sampled_exposure)", secrets.size
-        )
-    found = np.concatenate([_asked(surprise, batch) for batch in secrets.everything()])
-    ordered = np.sort(found)
-    values = found[[secrets.place(canary) for canary in canaries]]
-    most, results = math.log2(secrets.size), list[Exposure]()
-    for value in values.tolist():
-        below = int(np.searchsorted(ordered, value, side="left"))
-        equal = int(np.searchsorted(ordered, value, side="right")) - below
-        rank = below + (equal + 1) / 2
-        bits = most - math.log2(rank)
-        results.append(Exposure(bits, most, rank, "exact", samples=secrets.size))
-    return tuple(results)
+    return exposure_from_scores(*ask_everything(surprise, canaries, secrets, largest=largest))
 
 
 def sampled_exposure(
@@ -261,19 +181,8 @@ def sampled_exposure(
         samples: how many sequences are drawn.
         confidence: that the limits hold with.
     """
-    secrets.require(canaries)
-    found = np.sort(_sample(surprise, secrets, samples, generator))
-    most, results = math.log2(secrets.size), list[Exposure]()
-    for value in _asked(surprise, canaries).tolist():
-        below = int(np.searchsorted(found, value, side="left"))
-        upto = int(np.searchsorted(found, value, side="right"))
-        share = ((below + upto) / 2 + 1) / (len(found) + 1)
-        limits = _limits(below, upto, len(found), confidence, secrets.size)
-        bits = min(max(-math.log2(share), limits[0]), limits[1])
-        results.append(
-            Exposure(bits, most, _power(most - bits), "sampled", limits, confidence, len(found))
-        )
-    return tuple(results)
+    told = ask_sample(surprise, canaries, secrets, generator=generator, samples=samples)
+    return exposure_from_scores(*told, size=secrets.size, confidence=confidence)
 
 
 def extrapolated_exposure(
@@ -297,14 +206,110 @@ def extrapolated_exposure(
         generator: draws the sample.
         samples: how many sequences are drawn, 20 or more.
     """
+    told = ask_sample(surprise, canaries, secrets, generator=generator, samples=samples)
+    return exposure_from_scores(*told, size=secrets.size, extrapolate=True)
+
+
+def exposure_from_scores(
+    canaries: ArrayLike,
+    candidates: ArrayLike,
+    *,
+    size: int | None = None,
+    confidence: float = 0.95,
+    extrapolate: bool = False,
+) -> tuple[Exposure, ...]:
+    """The exposure of each canary from numbers alone, for a model that lives elsewhere.
+
+    Args:
+        canaries: how surprising each canary is.
+        candidates: how surprising each sequence of the format is, canaries included; or, if
+            ``size`` is given, each of a random sample of them, in the order they were drawn.
+        size: |R|, where the candidates are a sample.
+        confidence: that the limits of a sample hold with.
+        extrapolate: fit a law to the sample, as :func:`extrapolated_exposure` does.
+
+    Raises:
+        ValueError: for no numbers or NaN; without ``size``, for a canary not among the candidates.
+    """
+    values, found = _numbers("canaries", canaries), _numbers("candidates", candidates)
+    validation.open_probability("confidence", confidence)
+    if size is None:
+        if extrapolate:
+            validation.fail("size", "given, to extrapolate from a sample of that many", size)
+        return _by_rank(values, np.sort(found))
+    validation.at_least("size", min(size, 2**53), 2)  # it may be beyond floating point
+    if extrapolate:
+        return _by_law(values, found, math.log2(size))
+    return _by_sample(values, np.sort(found), size, confidence)
+
+
+def ask_everything(
+    surprise: Surprise, canaries: Sequence[Any], secrets: Secrets, *, largest: int = 10**7
+) -> tuple[Numbers, Numbers]:
+    """How surprising the canaries are, and all sequences of the format (at most ``largest``)."""
     secrets.require(canaries)
-    law = SkewNormal.fit(_sample(surprise, secrets, samples, generator))
-    most, results = math.log2(secrets.size), list[Exposure]()
-    for value in _asked(surprise, canaries).tolist():
+    if secrets.size > validation.count("largest", largest):
+        validation.fail(
+            "secrets", f"at most {largest:,} sequences (use sampled_exposure)", secrets.size
+        )
+    found = np.concatenate([_asked(surprise, batch) for batch in secrets.everything()])
+    return found[[secrets.place(canary) for canary in canaries]], found
+
+
+def ask_sample(
+    surprise: Surprise,
+    canaries: Sequence[Any],
+    secrets: Secrets,
+    *,
+    generator: np.random.Generator,
+    samples: int = 10_000,
+) -> tuple[Numbers, Numbers]:
+    """How surprising the canaries are, and so many sequences of the format, drawn at random."""
+    secrets.require(canaries)
+    drawn = secrets.draw(samples, generator)
+    parts = [_asked(surprise, drawn[at : at + _BATCH]) for at in range(0, len(drawn), _BATCH)]
+    return _asked(surprise, canaries), np.concatenate(parts)
+
+
+def _by_rank(values: Numbers, ordered: Numbers) -> tuple[Exposure, ...]:
+    most, results = math.log2(len(ordered)), list[Exposure]()
+    for value in values.tolist():
+        below, upto = _places(value, ordered)
+        if below == upto:
+            validation.fail("canaries", "among the candidates, to the last digit", value)
+        rank = below + (upto - below + 1) / 2
+        bits = most - math.log2(rank)
+        results.append(Exposure(bits, most, rank, "exact", samples=len(ordered)))
+    return tuple(results)
+
+
+def _by_sample(
+    values: Numbers, ordered: Numbers, size: int, confidence: float
+) -> tuple[Exposure, ...]:
+    most, samples, results = math.log2(size), len(ordered), list[Exposure]()
+    for value in values.tolist():
+        below, upto = _places(value, ordered)
+        share = ((below + upto) / 2 + 1) / (samples + 1)
+        limits = _limits(below, upto, samples, confidence, size)
+        bits = min(max(-math.log2(share), limits[0]), limits[1])
+        rank = _power(most - bits)
+        results.append(Exposure(bits, most, rank, "sampled", limits, confidence, samples))
+    return tuple(results)
+
+
+def _by_law(values: Numbers, sample: Numbers, most: float) -> tuple[Exposure, ...]:
+    law, results = SkewNormal.fit(sample), list[Exposure]()
+    for value in values.tolist():
         bits = min(most, -law.log2_below(value))
         rank = _power(most - bits)
-        results.append(Exposure(bits, most, rank, "extrapolated", samples=samples, law=law))
+        results.append(Exposure(bits, most, rank, "extrapolated", samples=len(sample), law=law))
     return tuple(results)
+
+
+def _places(value: float, ordered: Numbers) -> tuple[int, int]:
+    """How many are below the value, and how many not above it."""
+    below, upto = (np.searchsorted(ordered, value, side) for side in ("left", "right"))
+    return int(below), int(upto)
 
 
 def _power(bits: float) -> float:
@@ -323,15 +328,14 @@ def _limits(
     return -math.log2(lower), -math.log2(upper) if upper > 0 else math.log2(size)
 
 
-def _sample(
-    surprise: Surprise, secrets: Secrets, samples: int, generator: np.random.Generator
-) -> NDArray[np.float64]:
-    drawn = secrets.draw(samples, generator)
-    parts = [_asked(surprise, drawn[at : at + _BATCH]) for at in range(0, len(drawn), _BATCH)]
-    return np.concatenate(parts)
+def _numbers(name: str, values: ArrayLike) -> Numbers:
+    found = np.asarray(values, dtype=np.float64)
+    if found.ndim != 1 or not len(found) or np.isnan(found).any():
+        validation.fail(name, "one or more numbers, none of them NaN", values)
+    return found
 
 
-def _asked(surprise: Surprise, sequences: Sequence[Any]) -> NDArray[np.float64]:
+def _asked(surprise: Surprise, sequences: Sequence[Any]) -> Numbers:
     told = np.asarray(surprise(sequences), dtype=np.float64).ravel()
     if len(told) != len(sequences) or np.isnan(told).any():
         wanted = f"a number for each of {len(sequences)} sequences"

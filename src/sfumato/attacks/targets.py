@@ -27,6 +27,10 @@ never shows more than either.
 
 Every example asked about counts as one query. All views of a target count together: who asks
 through one of them spends what another is limited to. What is refused is not counted.
+
+A model may answer with NaN, or with 1.2. Such an answer is read as one that knows nothing, with a
+warning, and counted in ``target.unreadable``: see :mod:`sfumato.attacks.target_answers`. A function
+that gives logits is refused.
 """
 
 from __future__ import annotations
@@ -39,15 +43,19 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.attacks.target_answers import (
+    LEAST,
+    Tally,
+    class_numbers,
+    read_losses,
+    read_probabilities,
+)
 from sfumato.core import validation
 
-__all__ = ["BudgetSpent", "NotSeen", "Scorer", "Target", "View", "class_numbers"]
+__all__ = ["BudgetSpent", "NotSeen", "Scorer", "Target", "View"]
 
 Scorer = Callable[[NDArray[Any]], NDArray[Any]]
 """From a batch of inputs to a row for each."""
-
-_LEAST = 1e-300  # a probability of 0 has a finite logarithm
-_SLACK = 1e-3  # what rounding in half precision may add to a probability
 
 
 class View(StrEnum):
@@ -80,11 +88,6 @@ class BudgetSpent(ValueError):  # noqa: N818
     """The target answers no more queries."""
 
 
-@dataclass
-class _Counter:
-    asked: int = 0
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class Target:
@@ -106,7 +109,7 @@ class Target:
     _answer: Scorer | None = None
     _losses: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]] | None = None
     _module: Any = None
-    _counter: _Counter = field(default_factory=_Counter)
+    _tally: Tally = field(default_factory=Tally)
     _start: int = 0
 
     # --- making one -----------------------------------------------------------------------------
@@ -174,7 +177,7 @@ class Target:
         """Answers about so many further examples, or what is left of an earlier limit, no more."""
         wanted = validation.at_least("budget", budget, 0)
         left = None if self.budget is None else max(0, self.budget - self.queries)
-        return replace(self, budget=_fewer(wanted, left), _start=self._counter.asked)
+        return replace(self, budget=_fewer(wanted, left), _start=self._tally.asked)
 
     def _hiding(self) -> Target:
         """The same, showing scores at most."""
@@ -187,7 +190,12 @@ class Target:
     @property
     def queries(self) -> int:
         """About how many examples it was asked, through any view, since it was limited, or ever."""
-        return self._counter.asked - self._start
+        return self._tally.asked - self._start
+
+    @property
+    def unreadable(self) -> int:
+        """How many answers were replaced, through any view, ever; see the module."""
+        return self._tally.unreadable
 
     def shows(self, view: View | str) -> bool:
         """Whether ``view`` is part of what it shows."""
@@ -204,7 +212,7 @@ class Target:
         found = self._asked(self._counted(inputs))
         if found.ndim == 1:
             return class_numbers("a target's labels", found)
-        return _probabilities(found).argmax(axis=1).astype(np.int64)
+        return read_probabilities(found, self._tally, self.name).argmax(axis=1).astype(np.int64)
 
     def probabilities(self, inputs: ArrayLike) -> NDArray[np.float64]:
         """A row of probabilities for each input, as far as they are shown."""
@@ -223,19 +231,19 @@ class Target:
             found = np.asarray(self._losses(rows, wanted), dtype=np.float64)
             if found.shape != wanted.shape:
                 validation.fail("a target's losses", f"{len(wanted)} numbers", found.shape)
-            return found
+            return read_losses(found, self._tally, self.name)
         shown = self._shown(rows)
         if wanted.size and wanted.max() >= shown.shape[1]:
             validation.fail("labels", f"classes below {shown.shape[1]}", int(wanted.max()))
         own = shown[np.arange(len(wanted)), wanted]
-        return 0.0 - np.log(np.maximum(own, _LEAST))
+        return 0.0 - np.log(np.maximum(own, LEAST))
 
-    def input_gradients(self, inputs: ArrayLike, classes: ArrayLike) -> NDArray[np.float64]:
-        """Derivatives of the log-probability of ``classes`` by the inputs."""
+    def input_gradients(self, inputs: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
+        """Derivatives of the log-probability of ``labels`` by the inputs."""
         from sfumato.attacks.torch_models import input_gradients
 
         self.require(View.GRADIENTS)
-        module, (rows, wanted) = self._modelled(), _labelled(inputs, classes)
+        module, (rows, wanted) = self._modelled(), _labelled(inputs, labels)
         self._count(len(rows))
         return input_gradients(module, rows, wanted)
 
@@ -261,7 +269,7 @@ class Target:
 
     def _shown(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         """Probabilities after all that hides some of them."""
-        shown = _probabilities(self._asked(rows))
+        shown = read_probabilities(self._asked(rows), self._tally, self.name)
         if self.kept is not None and self.kept < shown.shape[1]:
             largest = np.argsort(-shown, axis=1, kind="stable")[:, : self.kept]
             every = np.zeros_like(shown)
@@ -287,7 +295,7 @@ class Target:
                 f"{self.name} answers {self.budget} queries, of which {self.queries} are spent; "
                 f"{examples} more were asked for"
             )
-        self._counter.asked += examples
+        self._tally.asked += examples
 
 
 def _fewer(wanted: int, before: int | None) -> int:
@@ -306,33 +314,3 @@ def _labelled(inputs: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], NDArr
     if len(rows) != len(wanted):
         validation.fail("labels", f"one for each of {len(rows)} inputs", len(wanted))
     return rows, wanted
-
-
-def class_numbers(name: str, given: ArrayLike) -> NDArray[np.int64]:
-    """A list of classes; refuses what would be cut to one (0.7), or count from the end (-1)."""
-    found = np.asarray(given)
-    if found.ndim != 1 or found.dtype.kind not in "biuf":
-        validation.fail(name, "a list of class numbers", (found.dtype.name, found.shape))
-    strange = found[~((found >= 0) & (found < 2**31) & (found == np.trunc(found)))]
-    if strange.size:
-        validation.fail(name, "class numbers, whole and from 0 up", strange[0].item())
-    return found.astype(np.int64)
-
-
-def _probabilities(rows: NDArray[Any]) -> NDArray[np.float64]:
-    """Rows of probabilities as they came; refuses what can be none, such as logits.
-
-    Rows that are rounded or cut before they arrive need not add up to 1.
-    """
-    if rows.ndim != 2 or rows.shape[1] < 2:
-        wanted = "a row of probabilities an input, one for each of two classes or more"
-        validation.fail("a target's scores", wanted, rows.shape)
-    found = rows.astype(np.float64)
-    if not np.isfinite(found).all():
-        validation.fail("a target's scores", "finite numbers", "some that are not")
-    beyond = ((found < -_SLACK) | (found > 1 + _SLACK)).any(axis=1)
-    wrong = beyond & (np.abs(found.sum(axis=1) - 1) > _SLACK)
-    if wrong.any():
-        row = found[int(wrong.argmax())].tolist()[:5]
-        validation.fail("a target's scores", "probabilities (take the softmax of logits)", row)
-    return found

@@ -56,15 +56,15 @@ def probabilities(module: nn.Module, inputs: NDArray[Any]) -> NDArray[np.float64
 
 
 def input_gradients(
-    module: nn.Module, inputs: NDArray[Any], classes: NDArray[Any]
+    module: nn.Module, inputs: NDArray[Any], labels: NDArray[Any]
 ) -> NDArray[np.float64]:
-    """Derivatives of the log-probability of ``classes`` by the inputs."""
+    """Derivatives of the log-probability of ``labels`` by the inputs."""
     found = [np.zeros((0, *np.shape(inputs)[1:]))]
     with evaluating(module), torch.enable_grad():
-        for batch, labels in _labelled(module, inputs, classes, _BATCH):
+        for batch, wanted in _labelled(module, inputs, labels, _BATCH):
             batch.requires_grad_(True)
-            logits = _logits(module, batch.clone(), labels)  # a leaf may not be changed in place
-            (slope,) = torch.autograd.grad(-F.cross_entropy(logits, labels, reduction="sum"), batch)
+            logits = _logits(module, batch.clone(), wanted)  # a leaf may not be changed in place
+            (slope,) = torch.autograd.grad(-F.cross_entropy(logits, wanted, reduction="sum"), batch)
             found.append(slope.double().cpu().numpy())
     return np.concatenate(found)
 

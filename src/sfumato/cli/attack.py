@@ -12,6 +12,7 @@ from rich.console import Group
 
 from sfumato.cli.attribute import attribute
 from sfumato.cli.compare_attacks import compare
+from sfumato.cli.exposure import exposure
 from sfumato.cli.extraction import extraction
 from sfumato.cli.inversion import inversion
 from sfumato.cli.membership import membership
@@ -195,3 +196,4 @@ app.command()(compare)
 app.command()(inversion)
 app.command()(extraction)
 app.command()(attribute)
+app.command()(exposure)

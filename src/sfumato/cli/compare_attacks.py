@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,15 +14,19 @@ import typer
 from rich.console import Group
 
 from sfumato.cli.attacked_options import Seed
-from sfumato.cli.membership import report_with_claim, reports_table
+from sfumato.cli.membership import reports_table
 from sfumato.cli.options import AsJson
-from sfumato.cli.output import working
+from sfumato.cli.output import console, working
 from sfumato.cli.statistics_attacks import CURATOR, below, show
 
 if TYPE_CHECKING:
-    from sfumato.attacks.membership.reports import MembershipReport
-    from sfumato.cli.populations import Answers, Pool
+    from torch import nn
+
+    from sfumato.cli.compared_page import Compared
+    from sfumato.cli.populations import Answers, Pool, Told
     from sfumato.core.guarantee import Guarantee
+    from sfumato.data import Dataset
+    from sfumato.learning.ensembles import Schedule
     from sfumato.learning.recipes import Recipe
 
 __all__ = ["compare"]
@@ -28,43 +35,20 @@ _OPTIONS = {"mlp": {"hidden": 100}}  # of networks that are larger by default
 _LOTS = 4  # the reciprocal of the sample rate: few steps, large lots, as few rows ask for
 
 
-@dataclass(frozen=True, eq=False)
-class Compared:
-    """Attacks on one way of training.
-
-    Attributes:
-        name: of the way.
-        trained: accuracy on a model's own examples.
-        fresh: accuracy on others.
-        seconds: of training all models.
-        claim: what was promised, if anything.
-        reports: by attack.
-    """
-
-    name: str
-    trained: float
-    fresh: float
-    seconds: float
-    claim: Guarantee | None
-    reports: dict[str, MembershipReport]
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
-        claim = self.claim
-        told = [report_with_claim(report, claim) for report in self.reports.values()]
-        return {
-            "name": self.name, "accuracy_on_own": self.trained, "accuracy_on_fresh": self.fresh,
-            "seconds": self.seconds, "claim": None if claim is None else claim.to_dict(),
-            "attacks": told,
-        }  # fmt: skip
-
-
 def compare(
-    out: Annotated[Path, typer.Option(help="A new folder for the page and its numbers.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="A folder: new, or with a comparison of the same arguments to go on with."
+        ),
+    ],
     data: Annotated[str, typer.Option(help="A named data set.")] = "mnist",
     epsilon: Annotated[float, typer.Option(help="Of the private models.")] = 2.0,
     rows: Annotated[
-        int, typer.Option(help="Examples; each model is trained on a random half of them.")
+        int,
+        typer.Option(
+            help="Examples, or all if there are fewer; each model is trained on a random half."
+        ),
     ] = 6000,
     shadows: Annotated[int, typer.Option(help="Shadow models of either kind; even.")] = 8,
     targets: Annotated[int, typer.Option(help="Models that are attacked; even.")] = 4,
@@ -72,55 +56,111 @@ def compare(
         str, typer.Option(help="The network of all models (sfumato train models).")
     ] = "mlp",
     epochs: Annotated[int, typer.Option(help="Of models without privacy.")] = 40,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto for the best there is.")] = "auto",
+    half: Annotated[
+        bool, typer.Option(help="Models without privacy in bfloat16; on a GPU.")
+    ] = False,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Trains models without privacy and with it, attacks all of them, and writes one page.
 
     Shadows of private models are private models: the attacker knows how the target was trained.
+    A comparison that was cut off goes on where it was when the same command is given again. One
+    that is finished is shown again, and nothing is trained.
 
     Examples:
     sfumato attack compare --data mnist --epsilon 2 --out compared
 
-    sfumato attack compare --data cifar10 --model cnn --rows 20000 --device cuda --out compared
+    sfumato attack compare --data cifar10 --model cnn --rows 20000 --half --out compared
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"out must be a new or empty folder, but {out} is neither")
-    from sfumato.cli.populations import Pool
+    from sfumato.cli.compared_folder import comparison_in
+    from sfumato.cli.compared_page import compared_page, summary
     from sfumato.data import load_dataset
 
+    arguments = {
+        "data": data, "epsilon": epsilon, "rows": rows, "shadows": shadows, "targets": targets,
+        "model": model, "epochs": epochs, "half": half, "seed": seed,
+    }  # fmt: skip
+    device = _device(device, half)
     with working("reading the data"):
-        pool = Pool.draw(load_dataset(data), rows, shadows, targets, seed)
-        recipe = _recipe(pool, model, epsilon)
-    with working(f"training {shadows + targets} models without privacy, and attacking them"):
-        plain = _plain(pool, model, epochs, device, seed)
-    with working(f"training {shadows + targets} models at epsilon {epsilon:g}, and attacking them"):
-        private = _private(pool, recipe, device, seed)
-    both = [plain, private]
-    out.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = {"data": data, "seed": seed, "compared": [one.to_dict() for one in both]}
-    (out / "attacks.json").write_text(json.dumps(found, indent=2) + "\n")
-    (out / "page.html").write_text(_page(data, pool, both))
-    for path in out.iterdir():
-        path.chmod(0o600)
+        plan = _planned(load_dataset(data), arguments)
+    with _kept_for_later(out), comparison_in(out, arguments | plan.to_dict()) as folder:
+        training = _Training(plan, folder / "models", device, half, seed, not as_json)
+        both = [training.plain(), training.private()]
+        said = summary(*both)
+        found = {"arguments": arguments, "summary": said} | {
+            "compared": [b.to_dict() for b in both]
+        }
+        with working("drawing the page"):
+            _write(folder, found, compared_page(data, plan.pool, both))
     tables = [reports_table(one.name, one.reports, one.claim) for one in both]
-    notes = below(CURATOR, f"Page written to {out / 'page.html'}")
+    notes = below(said, CURATOR, f"Page written to {out / 'page.html'}")
     show(Group(*tables, *notes), found | {"page": str(out / "page.html")}, as_json, {})
 
 
-def _plain(pool: Pool, model: str, epochs: int, device: str, seed: int) -> Compared:
-    from sfumato.cli.populations import plain_answers
+def _write(folder: Path, found: dict[str, Any], html: str) -> None:
+    from sfumato.learning.dp_sgd.journal import write_whole
+
+    write_whole(folder / "attacks.json", (json.dumps(found, indent=2) + "\n").encode())
+    write_whole(folder / "page.html", html.encode())
+
+
+def _device(name: str, half: bool) -> str:
+    import torch
+
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError):  # unknown to torch, or not in this machine
+        raise ValueError(f"device must be cpu, cuda or auto, and there, got {name!r}") from None
+    if half and not name.startswith("cuda"):
+        raise ValueError(f"half is for a GPU, but the device is {name}: leave out --half")
+    return name
+
+
+# --- what is to be done -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """All that is decided, and may be refused, before anything is trained or written."""
+
+    pool: Pool
+    make: Callable[[], nn.Module]
+    schedule: Schedule
+    recipe: Recipe
+    claim: Guarantee
+
+    def to_dict(self) -> dict[str, Any]:
+        """What models depend on besides the arguments."""
+        train = self.pool.data.train
+        digest = hashlib.blake2b(train.inputs.tobytes(), digest_size=16)
+        digest.update(train.labels.tobytes())
+        return {
+            "examples": {"number": len(train.labels), "digest": digest.hexdigest()},
+            "schedule": self.schedule.to_dict(), "recipe": self.recipe.to_dict(),
+        }  # fmt: skip
+
+
+def _planned(data: Dataset, asked: dict[str, Any]) -> _Plan:
+    from sfumato.cli.populations import Pool
     from sfumato.learning.ensembles import Schedule
+    from sfumato.learning.ensembles.stacking import fresh_weights
     from sfumato.learning.models import make_model
     from sfumato.learning.recipes.inputs import input_shape
 
-    shape, classes = input_shape(pool.data.shape), len(pool.data.classes)
-    found = plain_answers(
-        pool, lambda: make_model(model, shape, classes, **_OPTIONS.get(model, {})),
-        Schedule(epochs, 32, rate=0.05, weight_decay=0.0), device=device, seed=seed,
-    )  # fmt: skip
-    return _attacked(pool, found, None, seed)
+    pool = Pool.draw(data, asked["rows"], asked["shadows"], asked["targets"], asked["seed"])
+    name, shape, classes = asked["model"], input_shape(data.shape), len(data.classes)
+
+    def make() -> nn.Module:
+        return make_model(name, shape, classes, **_OPTIONS.get(name, {}))
+
+    fresh_weights(make, 1, 0)  # raises for models that cannot be trained as one
+    schedule = Schedule(asked["epochs"], 32, rate=0.05, weight_decay=0.0)
+    recipe = _recipe(pool, name, asked["epsilon"])
+    return _Plan(pool, make, schedule, recipe, recipe.plan(len(pool.labels) // 2).guarantee)
 
 
 def _recipe(pool: Pool, model: str, epsilon: float) -> Recipe:
@@ -134,80 +174,79 @@ def _recipe(pool: Pool, model: str, epsilon: float) -> Recipe:
     )
 
 
-def _private(pool: Pool, recipe: Recipe, device: str, seed: int) -> Compared:
-    from sfumato.accounting import account
-    from sfumato.cli.populations import private_answers
-
-    claim = account(recipe.event(len(pool.labels) // 2), delta=recipe.delta)
-    return _attacked(pool, private_answers(pool, recipe, device=device), claim, seed)
+# --- doing it -----------------------------------------------------------------------------------
 
 
-def _attacked(pool: Pool, found: Answers, claim: Guarantee | None, seed: int) -> Compared:
-    from sfumato.cli.populations import attack_population
+@dataclass(frozen=True, eq=False)
+class _Training:
+    """Trains and attacks, and goes on where it was."""
 
-    own, fresh = found.accuracies(pool)
-    reports = attack_population(pool, found, seed)
-    return Compared(found.name, own, fresh, found.seconds, claim, reports)
+    plan: _Plan
+    folder: Path
+    device: str
+    half: bool
+    seed: int
+    shown: bool
 
+    def plain(self) -> Compared:
+        """Models without privacy."""
+        from sfumato.cli.populations import plain_answers
 
-# --- the page -----------------------------------------------------------------------------------
+        plan = self.plan
+        with _counting("epochs without privacy", self.shown) as told:
+            found = plain_answers(
+                plan.pool, plan.make, plan.schedule, device=self.device, half=self.half,
+                seed=self.seed, folder=self.folder / "plain", progress=told,
+            )  # fmt: skip
+        return self._attacked(found, None)
 
+    def private(self) -> Compared:
+        """Private models."""
+        from sfumato.cli.populations import private_answers
 
-def _page(data: str, pool: Pool, both: list[Compared]) -> str:
-    from sfumato.reports.membership_figures import membership_roc_figure
-    from sfumato.reports.pages import Picture, Table, Text, page
+        plan = self.plan
+        with _counting(f"models at epsilon {plan.recipe.epsilon:g}", self.shown) as told:
+            found = private_answers(
+                plan.pool, plan.recipe, device=self.device, folder=self.folder / "private",
+                progress=told,
+            )  # fmt: skip
+        return self._attacked(found, plan.claim)
 
-    size, models = len(pool.labels), len(pool.subsets)
-    parts: list[Any] = [
-        Text(
-            f"{models} models of each kind were trained on random halves of {size:,} examples of "
-            f"{data}. {pool.shadows} of them are the attacker's own, who knows what they were "
-            f"trained on; the other {models - pool.shadows} are attacked: was this example in "
-            "the training set, or not?"
-        ),
-        Text("For the curator only: it was measured with private data.", "note"),
-    ]
-    for one in both:
-        parts += [
-            Text(one.name.capitalize(), "h2"),
-            Text(
-                f"Right on {one.trained:.1%} of a model's own examples and on {one.fresh:.1%} of "
-                f"others; {one.seconds:.0f} s to train all models."
-            ),
-            Table(_HEADINGS, [_line(one, name) for name in one.reports]),
-        ]
-        curves = [
-            (name, report.roc.false_positive_rates, report.roc.true_positive_rates)
-            for name, report in one.reports.items()
-        ]
-        others = min(report.roc.others for report in one.reports.values())
-        figure = membership_roc_figure(
-            curves, epsilon=None if one.claim is None else one.claim.epsilon,
-            delta=0.0 if one.claim is None else one.claim.delta, lowest=0.5 / others,
-            others=others, title=f"Members found, {one.name}",
-        )  # fmt: skip
-        parts.append(Picture(figure, f"Members found against false alarms, {one.name}"))
-    parts.append(Text(_MEANING, "note"))
-    return page(f"Who was trained on? {data}, with privacy and without", parts)
+    def _attacked(self, found: Answers, claim: Guarantee | None) -> Compared:
+        from sfumato.cli.compared_page import Compared
+        from sfumato.cli.populations import attack_population
+
+        with working(f"attacking the models, {found.name}"):
+            own, fresh = found.accuracies(self.plan.pool)
+            reports = attack_population(self.plan.pool, found, self.seed)
+        return Compared(found.name, own, fresh, found.seconds, claim, reports)
 
 
-_HEADINGS = ("attack", "AUC", "limits", "found at 1 %", "at 0.1 %", "precision", "above the claim")
-_MEANING = (
-    "AUC: the probability that a member scores above another example; 0.5 is guessing. Found at "
-    "1 %: the share of members found where one other example in a hundred is called a member. "
-    "Above the claim: whether some threshold finds more than e^epsilon times the false alarms, "
-    "plus delta, beyond chance."
-)
+@contextmanager
+def _counting(what: str, shown: bool) -> Generator[Told | None]:
+    """A bar on a terminal's standard error that disappears in the end; nothing elsewhere."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    screen = console(stderr=True)
+    if not shown or not screen.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20))
+    bars = Bars(
+        *columns, MofNCompleteColumn(), TimeRemainingColumn(), console=screen, transient=True
+    )
+    with bars:
+        task = bars.add_task(what, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
 
 
-def _line(one: Compared, name: str) -> list[str]:
-    report = one.reports[name]
-    low, high = report.auc_interval
-    powers = [f"{p.found:.2%}" if p.measurable else "-" for p in report.power[:2]]
-    precision, above = report.calls[0].precision, ""
-    if one.claim is not None:
-        above = "YES" if report.exceeds(one.claim.epsilon, one.claim.delta) else "no"
-    return [
-        name, f"{report.auc:.3f}", f"{low:.3f} to {high:.3f}", *powers,
-        "-" if precision is None else f"{precision:.2f}", above,
-    ]  # fmt: skip
+@contextmanager
+def _kept_for_later(folder: Path) -> Generator[None]:
+    """Says what to do after an interruption."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        said = f"What is done is kept in {folder}: the same command goes on from there."
+        console(stderr=True).print(said, markup=False, soft_wrap=True)
+        raise

@@ -114,10 +114,13 @@ def _curves(
 
 
 def _stealing(asked: Any, module: Any, classes: int, seed: int) -> Callable[[Target], Any]:
-    from sfumato.attacks.extraction.retraining import retrain
+    import numpy as np
+
+    from sfumato.attacks.extraction.retraining import extract_by_retraining
 
     def steal(limited: Target) -> Any:
-        return retrain(limited, asked, module, classes=classes, seed=seed)
+        generator = np.random.default_rng(seed)
+        return extract_by_retraining(limited, asked, module, classes=classes, generator=generator)
 
     return steal
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sfumato.attacks.inversion import Closeness, Inversion, Recognition
+    from sfumato.attacks import Closeness, Inversion, Recognition
 
 __all__ = ["inversion"]
 
@@ -76,15 +76,19 @@ def inversion(
 def _invert(what: Attacked, method: str, public: str | None, steps: int, seed: int) -> Inversion:
     import numpy as np
 
-    from sfumato.attacks.inversion import invert_with_prior, mi_face, train_autoencoder_prior
-    from sfumato.attacks.targets import View
+    from sfumato.attacks import (
+        View,
+        invert_with_mi_face,
+        invert_with_prior,
+        train_autoencoder_prior,
+    )
     from sfumato.data import load_dataset
     from sfumato.learning.recipes.inputs import input_shape, inputs_of
 
     target, shape = what.target.showing(View.GRADIENTS), input_shape(what.data.shape)
-    classes = np.arange(len(what.data.classes))
+    labels = np.arange(len(what.data.classes))
     if method == "mi-face":
-        return mi_face(target, classes, shape, iterations=steps)
+        return invert_with_mi_face(target, labels, shape, iterations=steps)
     generator, prior = np.random.default_rng(seed), None
     if public is not None:
         known = load_dataset(public)
@@ -92,19 +96,19 @@ def _invert(what: Attacked, method: str, public: str | None, steps: int, seed: i
             raise ValueError(f"public must have images of shape {shape}, got {known.shape}")
         pictures = inputs_of(known.train.inputs[:20000], known.bounds).numpy()
         prior = train_autoencoder_prior(pictures, generator=generator)
-    return invert_with_prior(target, classes, shape, generator=generator, prior=prior, steps=steps)
+    return invert_with_prior(target, labels, shape, generator=generator, prior=prior, steps=steps)
 
 
 def _judged(what: Attacked, found: Inversion, seed: int) -> tuple[Recognition, Closeness]:
     import numpy as np
 
-    from sfumato.attacks.inversion import closeness, recognition
+    from sfumato.attacks import closeness, recognition
 
     near = closeness(
-        found.images, found.classes, what.candidates(_EXAMPLES, seed),
+        found.images, found.labels, what.candidates(_EXAMPLES, seed),
         generator=np.random.default_rng(seed),
     )  # fmt: skip
-    return recognition(found.images, found.classes, _judge(what, seed)), near
+    return recognition(found.images, found.labels, _judge(what, seed)), near
 
 
 def _judge(what: Attacked, seed: int) -> Callable[[NDArray[Any]], NDArray[np.float64]]:
@@ -129,11 +133,11 @@ def _table(what: Attacked, found: Inversion, judged: Recognition) -> Any:
     table = plain_table(f"Pictures of classes, from {what.target.name}")
     for name in ("class", "model sure", "recognised", "judge sure"):
         table.add_column(name, no_wrap=True, justify="left" if name == "class" else "right")
-    for label, sure in zip(found.classes, found.confidence, strict=True):
-        seen = judged.classes[int(label)]
+    for label, sure in zip(found.labels, found.probability, strict=True):
+        seen = judged.by_class[int(label)]
         table.add_row(
             what.data.classes[label], f"{sure:.1%}", "yes" if seen.first else "no",
-            f"{seen.confidence:.1%}",
+            f"{seen.probability:.1%}",
         )  # fmt: skip
     return table
 
@@ -146,9 +150,9 @@ def _draw(what: Attacked, found: Inversion, judged: Recognition, path: Path) -> 
 
     inside, labels = what.data.train
     means = np.stack(
-        [what.inputs(inside[labels == label][:2000]).mean(axis=0) for label in found.classes]
+        [what.inputs(inside[labels == label][:2000]).mean(axis=0) for label in found.labels]
     )
-    seen = [bool(judged.classes[int(label)].first) for label in found.classes]
+    seen = [bool(judged.by_class[int(label)].first) for label in found.labels]
     rows = [("mean of the class", means, None), (found.attack, found.images, seen)]
-    names = [what.data.classes[label] for label in found.classes]
+    names = [what.data.classes[label] for label in found.labels]
     save(inversion_figure(rows, names), path)

@@ -13,6 +13,7 @@ from sfumato import __version__
 from sfumato.cli import account, attack, audit, calibrate, data, ledger, query, train
 from sfumato.cli.demo import demo
 from sfumato.cli.output import console
+from sfumato.cli.report import report
 
 __all__ = ["app", "main"]
 
@@ -31,6 +32,7 @@ app.add_typer(ledger.app, name="ledger")
 app.add_typer(query.app, name="query")
 app.add_typer(data.app, name="data")
 app.add_typer(train.app, name="train")
+app.command("report")(report)
 app.command("demo")(demo)
 
 

@@ -95,7 +95,7 @@ def _alone(what: Attacked, candidates: Candidates, seed: int) -> dict[str, Membe
             scored, candidates, "modified-entropy", generator=generator
         )
     if target.shows(View.GRADIENTS):
-        fewer = candidates.balanced(_GRADIENTS, generator)
+        fewer = candidates.balanced(_GRADIENTS, generator=generator)
         found["gradient norm"] = gradient_norm_attack(target, fewer)
     return found
 

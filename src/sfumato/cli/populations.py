@@ -7,15 +7,18 @@ measured. Private targets have private shadows, trained by the same recipe: the 
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.cli.shadowed import Said, attacks_with_shadows
+from sfumato.cli.shadowed import FEWEST_SHADOWS, Said, attacks_with_shadows
+from sfumato.core import validation
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["Answers", "Pool", "attack_population", "plain_answers", "private_answers"]
 
 Told = Callable[[int, int], object]
+"""Told how much is done, of how much."""
+
+_FEWEST = 100  # examples: of fewer, no rate says anything
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,12 +54,28 @@ class Pool:
 
     @classmethod
     def draw(cls, data: Dataset, rows: int | None, shadows: int, targets: int, seed: int) -> Pool:
-        """Halves at random: each example in half of the shadows, and in half of the targets."""
+        """Halves at random: each example in half of the shadows, and in half of the targets.
+
+        Args:
+            data: where the examples come from.
+            rows: how many of its training set; all of them if None, or if there are fewer.
+            shadows: how many shadows; even, and four or more.
+            targets: how many targets; even.
+            seed: of the choice.
+
+        Raises:
+            ValueError: for an odd number of models, or too few examples.
+        """
         from sfumato.data import Examples
         from sfumato.learning.ensembles import half_each
 
+        for name, models, least in (("shadows", shadows, FEWEST_SHADOWS), ("targets", targets, 2)):
+            if validation.at_least(name, models, least) % 2:
+                validation.fail(name, "even, for each example to be in half of them", models)
+        validation.at_least("seed", seed, 0)
         inputs, labels = data.train
-        size = len(labels) if rows is None else min(rows, len(labels))
+        asked = len(labels) if rows is None else validation.at_least("rows", rows, _FEWEST)
+        size = validation.at_least(f"examples of {data.name}", min(asked, len(labels)), _FEWEST)
         picked = np.sort(np.random.default_rng(seed).permutation(len(labels))[:size])
         fresh = Examples(*(array[:size] for array in data.test))
         pool = replace(
@@ -108,40 +130,93 @@ def plain_answers(
     half: bool = False,
     augment: str | None = None,
     seed: int = 0,
-    folder: Any = None,
+    folder: Path | None = None,
     progress: Told | None = None,
 ) -> Answers:
-    """Models without privacy, trained as one."""
+    """Models without privacy, trained as one.
+
+    Args:
+        pool: the examples.
+        make: a new model.
+        schedule: how models are trained.
+        device: such as "cuda".
+        half: compute in bfloat16.
+        augment: a random change of images, by name.
+        seed: of initial weights and orders.
+        folder: keeps what is done, and goes on from there.
+        progress: told of finished epochs.
+    """
     import torch
 
     from sfumato.learning.ensembles import train_ensemble
     from sfumato.learning.recipes.augments import augment_by_name
     from sfumato.learning.recipes.inputs import inputs_of
 
-    began = time.monotonic()
+    watch = _Stopwatch(folder, progress)
     models = train_ensemble(
         make, inputs_of(pool.data.train.inputs, pool.data.bounds), pool.labels, pool.subsets,
         schedule, augment=None if augment is None else augment_by_name(augment), device=device,
-        half=half, seed=seed, folder=folder, progress=progress,
+        half=half, seed=seed, folder=folder, progress=watch.told,
     )  # fmt: skip
     if device == "cuda":
         torch.cuda.synchronize()
-    seconds = time.monotonic() - began
+    seconds = watch.stop()
     said, fresh = _said(pool, models.logits)
     return Answers("without privacy", said, fresh, seconds)
 
 
 def private_answers(
-    pool: Pool, recipe: Recipe, *, device: str = "cpu", progress: Told | None = None
+    pool: Pool,
+    recipe: Recipe,
+    *,
+    device: str = "cpu",
+    folder: Path | None = None,
+    progress: Told | None = None,
 ) -> Answers:
-    """Private models, one after another."""
+    """Private models, one after another.
+
+    Args:
+        pool: the examples.
+        recipe: how models are trained, on half of the pool each.
+        device: such as "cuda".
+        folder: keeps every finished model, and goes on from there.
+        progress: told of finished models.
+    """
     from sfumato.learning.recipes.populations import answers, private_population
 
-    began = time.monotonic()
-    models = private_population(recipe, pool.data, pool.subsets, device=device, progress=progress)
-    seconds = time.monotonic() - began
+    watch = _Stopwatch(folder, progress)
+    models = private_population(
+        recipe, pool.data, pool.subsets, device=device, folder=folder, progress=watch.told
+    )
+    seconds = watch.stop()
     said, fresh = _said(pool, lambda rows: answers(models, rows))
     return Answers(f"epsilon {recipe.epsilon:g}", said, fresh, seconds)
+
+
+@final
+class _Stopwatch:
+    """Seconds of training, those before an interruption included; tells of progress, too."""
+
+    def __init__(self, folder: Path | None, progress: Told | None) -> None:
+        self._path = None if folder is None else folder / "seconds.json"
+        there = self._path is not None and self._path.exists()
+        self._before = float(json.loads(self._path.read_text())) if self._path and there else 0.0
+        self._began, self._progress = time.monotonic(), progress
+
+    def told(self, done: int, total: int) -> None:
+        """Some more is done."""
+        self.stop()
+        if self._progress is not None:
+            self._progress(done, total)
+
+    def stop(self) -> float:
+        """The seconds until now, which are kept."""
+        from sfumato.learning.dp_sgd.journal import write_whole
+
+        seconds = self._before + time.monotonic() - self._began
+        if self._path is not None:
+            write_whole(self._path, json.dumps(seconds).encode())
+        return seconds
 
 
 def _said(pool: Pool, asked: Callable[[Any], NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.core import validation
+
 if TYPE_CHECKING:
     from sfumato.attacks.membership.reports import MembershipReport
 
-__all__ = ["Said", "attacks_with_shadows"]
+__all__ = ["FEWEST_SHADOWS", "Said", "attacks_with_shadows"]
+
+FEWEST_SHADOWS = 4
+"""So that each example is in two of them and not in two: of one, there is no variance."""
 
 Floats = NDArray[np.float64]
 _OWN_THRESHOLD = ("labels", "shadow models")  # attacks that call members themselves, from 0.5 on
@@ -42,13 +47,17 @@ def attacks_with_shadows(
 
     Args:
         said: by all models.
-        shadows: how many of them are shadows; the others are targets.
+        shadows: how many of them are shadows, four or more; the others are targets.
         subsets: (models, examples): who was trained on what. Of shadows the attacker knows it; of
             targets it is the truth that attacks are measured by.
         seed: of the attack's own choices.
+
+    Raises:
+        ValueError: for fewer than four shadows.
     """
     from sfumato.attacks.membership.reports import MembershipReport
 
+    validation.at_least("shadows", shadows, FEWEST_SHADOWS)
     scored: dict[str, list[Floats]] = {}
     attack = _Attacker(said, subsets[:shadows], seed)
     for target in range(shadows, len(subsets)):
@@ -95,7 +104,7 @@ class _Attacker:
         found = {
             "labels": (rows.argmax(axis=1) == labels).astype(float),
             "loss": thresholds.loss_scores(rows, labels),
-            "confidence": thresholds.confidence_scores(rows),
+            "top probability": thresholds.top_probability_scores(rows),
             "modified entropy": thresholds.modified_entropy_scores(rows, labels),
             "shadow models": self.judge.scores(rows, labels),
             "LiRA, online": lira_scores(own, shadows, inside),

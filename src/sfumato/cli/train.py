@@ -10,7 +10,17 @@ import typer
 
 from sfumato.cli.options import AsJson
 from sfumato.cli.output import console, plain_table, print_json, working
-from sfumato.cli.train_options import Budget, Chosen, declaration_at, make_recipe
+from sfumato.cli.train_options import (
+    Budget,
+    Chosen,
+    Source,
+    Watched,
+    declaration_at,
+    device_called,
+    loaded_data,
+    make_recipe,
+)
+from sfumato.cli.train_plain import plain
 
 if TYPE_CHECKING:
     from sfumato.learning.recipes import Recipe, Trained
@@ -18,44 +28,18 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Train models privately.")
+app.command()(plain)
 
 _RUN = "Run"
-Progress = Annotated[
-    bool | None,
-    typer.Option(
-        "--progress/--no-progress", help="By default on a terminal.", rich_help_panel=_RUN
-    ),
-]
-Device = Annotated[
-    str, typer.Option(help="cpu, cuda, or auto for the best there is.", rich_help_panel=_RUN)
-]
 
 
 @app.command("dp-sgd")
 def dp_sgd(
-    data: Annotated[
-        str,
-        typer.Option(
-            help="mnist, fashion-mnist, cifar10, digits, labsup, census2000; or a file, folder or "
-            "module:function of your own, with --declared.",
-            rich_help_panel="Data and model",
-        ),
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="A new folder for the run.", rich_help_panel=_RUN),
-    ] = None,
-    declared: Annotated[
-        Path | None,
-        typer.Option(
-            help="What is public about data of your own: a .toml or .json file (docs/data.md).",
-            rich_help_panel="Data and model",
-        ),
-    ] = None,
-    test: Annotated[
-        str | None,
-        typer.Option(help="Where your own test set is.", rich_help_panel="Data and model"),
-    ] = None,
+    data: Source.Data,
+    out: Watched.Out = None,
+    declared: Source.Declared = None,
+    test: Source.Test = None,
+    rows: Source.Rows = None,
     epsilon: Budget.Epsilon = None,
     delta: Budget.Delta = None,
     neighbours: Budget.Neighbours = None,
@@ -95,7 +79,7 @@ def dp_sgd(
         str, typer.Option(help="Whose budget in the ledger.", rich_help_panel="Privacy")
     ] = "",
     analyst: Annotated[str, typer.Option(help="In whose name.", rich_help_panel="Privacy")] = "",
-    device: Device = "auto",
+    device: Watched.Device = "auto",
     compile: Annotated[
         bool, typer.Option(help="Compile the step; pays for long runs.", rich_help_panel=_RUN)
     ] = False,
@@ -114,7 +98,7 @@ def dp_sgd(
             help="Say what it would cost, charge nothing, and stop.", rich_help_panel=_RUN
         ),
     ] = False,
-    progress: Progress = None,
+    progress: Watched.Progress = None,
     as_json: AsJson = False,
 ) -> None:
     """Trains a model with DP-SGD.
@@ -128,17 +112,18 @@ def dp_sgd(
 
     sfumato train dp-sgd --data mnist --epsilon 4 --canaries 5000 --out runs/audited
 
+    sfumato train dp-sgd --data mnist --rows 6000 --epsilon 3 --out runs/small
+
     sfumato train dp-sgd --data patients.parquet --declared patients.toml --test test.parquet
     --epsilon 2 --ledger privacy.db --dataset patients --out runs/patients
     """
     said = dict(locals())
     found = declaration_at(declared)
     with working("reading the data"):
-        from sfumato.data import load_dataset
-
-        loaded = load_dataset(data, found, test)
+        loaded = loaded_data(data, found, test, rows)
     recipe = make_recipe(loaded, found, records, said)
     size = loaded.public_size if records is None else records
+    _refuse_ledger(recipe, rows, ledger)
     if dry_run:
         _tell_plan(recipe, size, as_json)
         return
@@ -152,9 +137,10 @@ def dp_sgd(
         "public_size": size, "dataset": dataset, "analyst": analyst,
         "evaluations": evaluations, "checkpoint_every": checkpoint_every, "compile": compile,
     }  # fmt: skip
-    source = {"data": data, "declared": None if found is None else found.to_dict(), "test": test}
+    known = None if found is None else found.to_dict()
+    source = {"data": data, "declared": known, "test": test, "rows": rows}
     trained = train(
-        recipe, loaded, out=out, ledger=ledger, device=_device(device),
+        recipe, loaded, out=out, ledger=ledger, device=device_called(device),
         observer=Shown(False if as_json else progress),
         request={"source": source, "ledger": _without_password(ledger), "settings": settings},
         **settings,
@@ -168,8 +154,8 @@ def resume(
     ledger: Annotated[
         str | None, typer.Option(help="As when it began; needed if its address has a password.")
     ] = None,
-    device: Device = "auto",
-    progress: Progress = None,
+    device: Watched.Device = "auto",
+    progress: Watched.Progress = None,
     as_json: AsJson = False,
 ) -> None:
     """Goes on with a run that was cut off.
@@ -178,13 +164,18 @@ def resume(
 
     Example: sfumato train resume runs/mnist
     """
-    from sfumato.data import Declaration, load_dataset
+    from sfumato.data import Declaration
     from sfumato.learning.recipes.observing import Shown
     from sfumato.learning.recipes.recipe import Recipe
     from sfumato.learning.recipes.training import train
     from sfumato.learning.runs import RunFolder
 
     request = RunFolder(folder).request()
+    if RunFolder(folder).without_privacy:
+        raise ValueError(
+            f"the run in {folder} is one without privacy, which is not gone on with: remove the "
+            "folder and train again (sfumato train plain)"
+        )
     if "source" not in request:
         raise ValueError(
             f"the run in {folder} was begun in Python: go on there, by train(..., resume=True)"
@@ -193,11 +184,11 @@ def resume(
     said = source["declared"]
     declared = None if said is None else Declaration.from_dict(said)
     with working("reading the data"):
-        loaded = load_dataset(source["data"], declared, source["test"])
+        loaded = loaded_data(source["data"], declared, source["test"], source.get("rows"))
     begun = time.monotonic()
     trained = train(
         Recipe.from_dict(request["recipe"]), loaded, out=folder, resume=True,
-        ledger=ledger or request["ledger"], device=_device(device),
+        ledger=ledger or request["ledger"], device=device_called(device),
         observer=Shown(False if as_json else progress), **request["settings"],
     )  # fmt: skip
     _tell(trained, time.monotonic() - begun, as_json)
@@ -237,16 +228,16 @@ def _list(title: str, described: dict[str, str], as_json: bool) -> None:
     console().print(table)
 
 
-def _device(name: str) -> str:
-    import torch
+def _refuse_ledger(recipe: Recipe, rows: int | None, ledger: str | None) -> None:
+    """Who leaves one of the first places makes room for the next: two records change."""
+    from sfumato.core.neighbours import Neighbours
 
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError):  # unknown to torch, or not in this machine
-        raise ValueError(f"device must be cpu, cuda or auto, and there, got {name!r}") from None
-    return name
+    if rows is not None and ledger is not None and recipe.neighbours is Neighbours.ADD_REMOVE:
+        raise ValueError(
+            "rows must be left out with a ledger, unless --neighbours is zero-out or replace-one: "
+            "adding or removing one record of the whole moves another into the first rows. Or keep "
+            "those rows in a file of their own, with a budget of its own"
+        )
 
 
 def _without_password(url: str | None) -> str | None:

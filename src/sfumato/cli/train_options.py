@@ -1,4 +1,4 @@
-"""The options of ``sfumato train dp-sgd``, and the recipe that they say."""
+"""The options of ``sfumato train``, and the recipe that they say."""
 
 from __future__ import annotations
 
@@ -19,10 +19,16 @@ __all__ = [
     "CLIPPINGS",
     "Budget",
     "Chosen",
+    "Source",
+    "Watched",
+    "declaration_at",
+    "device_called",
+    "loaded_data",
     "make_recipe",
 ]
 
 _PRIVACY, _MODEL, _TRAINING, _AUDIT = "Privacy", "Data and model", "Training", "Audit"
+_RUN = "Run"
 CLIPPINGS = ("flat", "per-layer", "automatic", "adaptive")
 # Of what may be said, what is no choice that a better score could have led to.
 _UNTUNED = ("unit", "rows_per_owner", "neighbours", "delta", "batch_size", "canaries")
@@ -30,6 +36,45 @@ _UNTUNED = ("unit", "rows_per_owner", "neighbours", "delta", "batch_size", "cana
 
 def _option(panel: str, text: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=text, rich_help_panel=panel, **more)
+
+
+class Source:
+    """Types of the options about the data."""
+
+    Data = Annotated[
+        str,
+        _option(
+            _MODEL,
+            "mnist, fashion-mnist, cifar10, digits, labsup, census2000; or a file, folder or "
+            "module:function of your own, with --declared.",
+        ),
+    ]
+    Declared = Annotated[
+        Path | None,
+        _option(
+            _MODEL,
+            "What is public about data of your own: a .toml or .json file (docs/data.md).",
+        ),
+    ]
+    Test = Annotated[str | None, _option(_MODEL, "Where your own test set is.")]
+    Rows = Annotated[
+        int | None,
+        _option(
+            _MODEL,
+            "Train on the first so many records only; they are then the data set, of this declared "
+            "size.",
+        ),
+    ]
+
+
+class Watched:
+    """Types of the options about the run itself."""
+
+    Out = Annotated[Path | None, _option(_RUN, "A new folder for the run.", "--out", "-o")]
+    Progress = Annotated[
+        bool | None, _option(_RUN, "By default on a terminal.", "--progress/--no-progress")
+    ]
+    Device = Annotated[str, _option(_RUN, "cpu, cuda, or auto for the best there is.")]
 
 
 class Chosen:
@@ -274,3 +319,30 @@ def declaration_at(path: Path | None) -> Declaration | None:
     from sfumato.data import read_declaration
 
     return read_declaration(path)
+
+
+def loaded_data(
+    source: str, declared: Declaration | None, test: str | None, rows: int | None
+) -> Dataset:
+    """What is at ``source``, or its first ``rows``."""
+    from sfumato.data import load_dataset
+    from sfumato.data.first_rows import first_rows
+
+    return first_rows(load_dataset(source, declared, test), rows)
+
+
+def device_called(name: str) -> str:
+    """The device of this name; ``auto`` is a GPU if there is one.
+
+    Raises:
+        ValueError: if there is no such device.
+    """
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError):  # unknown to torch, or not in this machine
+        raise ValueError(f"device must be cpu, cuda or auto, and there, got {name!r}") from None
+    return name

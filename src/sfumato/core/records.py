@@ -18,13 +18,23 @@ from importlib import metadata
 from typing import Any
 
 from sfumato.core import validation
-from sfumato.core.events import Event, event_from_dict
+from sfumato.core.events import Event, event_from_dict, promises_nothing
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.randomness import Coins
 
-__all__ = ["NOT_PRIVATE", "Record", "Release", "versions"]
+__all__ = ["NOT_PRIVATE", "UNPROTECTED", "Record", "Release", "versions"]
 
 NOT_PRIVATE = "NOT PRIVATE: made with seeded test coins, whose noise anyone can subtract"
+"""Of what has an event that promises something, had its noise been secret."""
+UNPROTECTED = (
+    "NOT PRIVATE: trained without privacy; the model and everything about it is for the curator "
+    "alone"
+)
+"""Of what has an event that promises nothing."""
+
+
+def _warning(event: Event) -> str:
+    return UNPROTECTED if promises_nothing(event) else NOT_PRIVATE
 
 
 def versions(*packages: str) -> dict[str, str]:
@@ -51,7 +61,7 @@ class Release:
         guarantee: what it promises on its own.
         half_width: the true value lies within this of ``value`` (each coordinate) ...
         confidence: ... with this probability over the noise. None where it has no meaning.
-        private: False if seeded test coins made the noise.
+        private: False if seeded test coins made the noise, or the event promises nothing.
     """
 
     value: Any
@@ -60,6 +70,10 @@ class Release:
     half_width: float | None = None
     confidence: float | None = None
     private: bool = True
+
+    def __post_init__(self) -> None:
+        if promises_nothing(self.event):
+            object.__setattr__(self, "private", False)
 
     def __float__(self) -> float:
         return float(self.value)
@@ -71,7 +85,7 @@ class Release:
         spread = ""
         if self.half_width is not None and self.confidence is not None:
             spread = f" +/- {self.half_width:.4g} ({self.confidence:.0%})"
-        stamp = "" if self.private else f" [{NOT_PRIVATE}]"
+        stamp = "" if self.private else f" [{_warning(self.event)}]"
         return f"{self.value}{spread}, {self.guarantee}{stamp}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -84,7 +98,7 @@ class Release:
             "private": self.private,
         }
         if not self.private:
-            data["warning"] = NOT_PRIVATE
+            data["warning"] = _warning(self.event)
         return data | self.guarantee.to_dict()
 
 
@@ -97,7 +111,8 @@ class Record:
         parameters: its configuration, all of it public.
         event: what it amounts to for accounting.
         guarantee: what it promises.
-        private: False once seeded test coins have touched it; never True again.
+        private: False once seeded test coins have touched it, never True again; and always where
+            the event promises nothing.
         facts: public facts: declared sizes, results on public data, charged releases.
         software: versions.
     """
@@ -111,6 +126,7 @@ class Record:
     software: dict[str, str] = field(default_factory=versions)
 
     def __post_init__(self) -> None:
+        self.private = self.private and not promises_nothing(self.event)
         self._curator: dict[str, Any] = {}  # not a field, so that no serialiser finds it
 
     def touch(self, coins: Coins) -> None:
@@ -136,7 +152,7 @@ class Record:
             "facts": dict(self.facts),
             "software": dict(self.software),
         }
-        return data if self.private else data | {"warning": NOT_PRIVATE}
+        return data if self.private else data | {"warning": _warning(self.event)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Record:

@@ -45,6 +45,8 @@ class Dataset:
         public_size: the declared number of units to train on, which are the owners if there are
             any and the records otherwise; None if it was not declared. It need not be the true one.
         test_is_public: whether what is measured on ``test`` may be told; otherwise it is private.
+        rows: if ``train`` is but the first so many records of a larger set, how many; see
+            :func:`~sfumato.data.first_rows.first_rows`.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Dataset:
     owners: NDArray | None = None
     public_size: int | None = None
     test_is_public: bool = False
+    rows: int | None = None
 
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.shape))

@@ -9,10 +9,13 @@ from matplotlib.figure import Figure
 
 from sfumato.reports.style import COLOURS, INK, PALE, new_figure
 
-__all__ = ["ClaimLine", "claims_figure"]
+__all__ = ["ClaimLine", "GaugeLine", "claims_figure", "gauge_figure"]
 
 ClaimLine = tuple[str, float, float, float]
 """A title, the epsilon that was claimed, the one that was found, and the one that holds."""
+
+GaugeLine = tuple[str, float, float]
+"""A run's name, the epsilon that was found at least, and the one that was claimed at most."""
 
 
 def claims_figure(
@@ -38,4 +41,29 @@ def claims_figure(
     ):  # fmt: skip
         axes.plot([], [], mark, color=colour, label=label)
     axes.legend(loc="lower right", frameon=True, facecolor="white", edgecolor="none")
+    return figure
+
+
+def gauge_figure(
+    lines: Sequence[GaugeLine], title: str = "Audited: at least, and claimed at most"
+) -> Figure:
+    """A bar for each run: from 0 to what was claimed, filled up to what an audit found at least.
+
+    Found beyond the claim, the bar is red: then the claim does not hold.
+    """
+    figure, axes = new_figure(title, "epsilon", "", (5.6, 1.3 + 0.5 * len(lines)))
+    for place, (_, found, claimed) in enumerate(reversed(lines)):
+        broken = found > claimed
+        axes.barh(place, max(found, claimed), height=0.5, color=PALE, zorder=1)
+        axes.barh(place, found, height=0.5, color="#b3261e" if broken else COLOURS[0], zorder=2)
+        axes.plot([claimed, claimed], [place - 0.36, place + 0.36], color=INK, linewidth=2.5)
+        for value, text, side in ((found, "at least", 1), (claimed, "claimed", -1)):
+            axes.annotate(
+                f"{text} {value:.3g}", (value, place), (0, 13 * side), ha="center", va="center",
+                textcoords="offset points", fontsize=8,
+            )  # fmt: skip
+    axes.set_yticks(range(len(lines)), [name for name, *_ in reversed(lines)])
+    axes.set_ylim(-0.8, len(lines) - 0.2)
+    axes.set_xlim(left=0)
+    axes.grid(False, axis="y")
     return figure

@@ -33,6 +33,7 @@ Band = tuple[str, ArrayLike, ArrayLike, ArrayLike]
 """A curve's label, rates of false alarms, and the lower and upper limits of what is found there."""
 
 _MOST_PICTURES = 100
+_MANY_CURVES = 4  # more names would lie on the curves
 
 
 def membership_roc_figure(
@@ -74,11 +75,27 @@ def membership_roc_figure(
             zorder=1.5,
             label="limits, each at its rate" if place == 0 else None,
         )
-    if bands:
+    if len(curves) > _MANY_CURVES:
+        _for_many(figure, axes, [label for label, _, _ in curves])
+    elif bands:
         axes.legend(loc="lower right", frameon=True, facecolor="white", edgecolor="none")
     if others is not None and 1 / others > lowest:
         _unseen(axes, lowest, 1 / others)
     return figure
+
+
+def _for_many(figure: Figure, axes: Axes, labels: Sequence[str]) -> None:
+    """Names below the axes, and dashes where colours begin again."""
+    lines = {line.get_label(): line for line in axes.lines}
+    for label in labels[len(COLOURS) :]:
+        lines[label].set_linestyle("--")
+    legend = axes.get_legend()
+    if legend is not None:
+        legend.remove()
+    handles, names = axes.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + 0.18 * math.ceil(len(names) / 2))
 
 
 def _unseen(axes: Axes, lowest: float, first: float) -> None:

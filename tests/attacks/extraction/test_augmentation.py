@@ -5,13 +5,17 @@ import pytest
 import torch
 from torch import nn
 
-from sfumato.attacks.extraction.augmentation import augment, stepped
+from sfumato.attacks.extraction.augmentation import extract_by_augmentation, stepped
 from sfumato.attacks.extraction.fidelity import Exam
 from sfumato.attacks.extraction.retraining import Training
 from sfumato.attacks.targets import Target
 
-STILL = Training(epochs=1, least_steps=1, learning_rate=1e-12)
-QUICK = Training(epochs=5, least_steps=40, learning_rate=5e-2)
+STILL = Training(epochs=1, least_steps=1, rate=1e-12)
+QUICK = Training(epochs=5, least_steps=40, rate=5e-2)
+
+
+def coins(seed=0):
+    return np.random.default_rng(seed)
 
 
 def linear(weights):
@@ -51,9 +55,9 @@ def test_steps_by_hand():
 def test_each_round_asks_about_every_input_moved():
     target, asked = watched(first_class)
     start = np.array([[0.0, 0.0], [0.2, 0.4]])
-    found = augment(
+    found = extract_by_augmentation(
         target, start, linear([[1.0, -1.0], [0.0, 0.0]]), (-1, 1), classes=2, rounds=2,
-        training=STILL,
+        training=STILL, generator=coins(),
     )  # fmt: skip
     move = np.array([0.1, -0.1])
     expected = np.concatenate([start, start + move, start + move, start + 2 * move])
@@ -65,9 +69,9 @@ def test_each_round_asks_about_every_input_moved():
 
 def test_the_sign_turns_every_period():
     target, asked = watched(first_class)
-    augment(
+    extract_by_augmentation(
         target, np.zeros((1, 2)), linear([[1.0, -1.0], [0.0, 0.0]]), (-1, 1), classes=2, rounds=3,
-        period=2, reservoir=1, training=STILL,
+        period=2, reservoir=1, training=STILL, generator=coins(),
     )  # fmt: skip
     moves = np.array(asked)[:, 0]
     assert moves[:2] == pytest.approx([0, 0.1])
@@ -78,9 +82,9 @@ def test_the_sign_turns_every_period():
 
 def test_a_reservoir_keeps_the_queries_few():
     target, asked = watched(first_class)
-    found = augment(
+    found = extract_by_augmentation(
         target, np.zeros((10, 2)), linear([[1.0, 0.0], [0.0, 1.0]]), (-1, 1), classes=2, rounds=5,
-        reservoir=15, training=STILL,
+        reservoir=15, training=STILL, generator=coins(),
     )  # fmt: skip
     assert [one.queries for one in found.history] == [10, 20, 35, 50, 65, 80]
     assert len(asked) == 80
@@ -95,9 +99,9 @@ def test_queries_stay_within_the_bounds_and_keep_their_type():
 
     start = np.array([[0, 1], [1, 0]], dtype=np.uint8)
     low, high = np.array([0, 0.25]), np.array([1, 1.0])
-    augment(
+    extract_by_augmentation(
         Target.of_labels(answer), start, linear([[1.0, -1.0], [0.0, 0.0]]), (low, high), classes=2,
-        rounds=3, step=0.3, training=STILL,
+        rounds=3, step=0.3, training=STILL, generator=coins(),
     )  # fmt: skip
     later = np.concatenate(seen[1:])
     assert (later >= low).all()
@@ -121,9 +125,9 @@ def test_the_budget_is_spent_and_never_overdrawn(budget, history):
     target, asked = watched(first_class)
     limited = target.limited(budget)
     start = np.random.default_rng(1).uniform(-1, 1, (10, 2))
-    found = augment(
+    found = extract_by_augmentation(
         limited, start, linear([[1.0, 0.0], [0.0, 1.0]]), (-1, 1), classes=2, rounds=4,
-        training=STILL,
+        training=STILL, generator=coins(),
     )  # fmt: skip
     assert [one.queries for one in found.history] == history
     assert len(asked) == limited.queries == found.queries == budget
@@ -133,9 +137,9 @@ def test_the_budget_is_spent_and_never_overdrawn(budget, history):
 def test_the_last_inputs_are_picked_without_repeats():
     target, asked = watched(first_class)
     start = np.arange(20.0)[:, None] * np.ones((1, 2))
-    augment(
+    extract_by_augmentation(
         target.limited(35), start, linear([[1.0, 1.0], [0.0, 0.0]]), (-100, 100), classes=2,
-        step=0.5, training=STILL,
+        step=0.5, training=STILL, generator=coins(),
     )  # fmt: skip
     last = np.array(asked)[20:, 0]
     assert len(set(last)) == 15
@@ -162,9 +166,9 @@ def test_steps_across_the_boundary_tell_more_than_steps_away_from_it():
             {"rounds": 4, "step": -0.1},
         )
         made = [
-            augment(
-                target, start, linear(np.zeros((2, 10)).tolist()), (-1, 1), classes=2, seed=seed,
-                training=QUICK, **plan,
+            extract_by_augmentation(
+                target, start, linear(np.zeros((2, 10)).tolist()), (-1, 1), classes=2,
+                generator=coins(seed), training=QUICK, **plan,
             )
             for plan in plans
         ]  # fmt: skip
@@ -181,9 +185,9 @@ def test_a_seed_settles_everything():
     target = Target.of_labels(lambda inputs: (inputs[:, 0] > 0.1).astype(int))
     start = np.random.default_rng(3).uniform(-1, 1, (8, 2))
     first, again, other = (
-        augment(
+        extract_by_augmentation(
             target.limited(20), start, linear([[0.1, 0.0], [0.0, 0.1]]), (-1, 1), classes=2,
-            training=QUICK, seed=seed,
+            training=QUICK, generator=coins(seed),
         ).predict(start)
         for seed in (1, 1, 2)
     )  # fmt: skip
@@ -202,9 +206,13 @@ def test_bad_parameters_are_refused():
         ({"period": 0}, "period must be"),
     ):
         with pytest.raises(ValueError, match=match):
-            augment(target, start, module, (-1, 1), classes=2, **arguments)
+            extract_by_augmentation(
+                target, start, module, (-1, 1), classes=2, generator=coins(), **arguments
+            )
     with pytest.raises(ValueError, match="bounds must be"):
-        augment(target, start, module, (1, 1), classes=2)
+        extract_by_augmentation(target, start, module, (1, 1), classes=2, generator=coins())
     with pytest.raises(ValueError, match="budget must allow one"):
-        augment(target.limited(0), start, module, (-1, 1), classes=2)
+        extract_by_augmentation(
+            target.limited(0), start, module, (-1, 1), classes=2, generator=coins()
+        )
     assert target.queries == 0

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.attacks.extraction.boundary import search
+from sfumato.attacks.extraction.boundary import extract_by_boundary
 from sfumato.attacks.extraction.fidelity import Exam
 from sfumato.attacks.targets import NotSeen, Target
 
@@ -30,7 +30,7 @@ def test_any_hyperplane_is_found(features, offset, seed):
     weights = random.normal(size=features)
     intercept = offset * np.linalg.norm(weights)
     target = halfspace(weights, intercept)
-    found = search(target, features, (-1, 1), random, halvings=40)
+    found = extract_by_boundary(target, features, (-1, 1), generator=random, halvings=40)
     assert gap(found, weights, intercept) < 4 * features * 2**-40 * found.facts["condition"]
     drawn = found.queries - 40 * features
     assert drawn % (features + 1) == 0
@@ -45,8 +45,10 @@ def test_each_halving_halves_the_error():
     for halvings in (8, 16):
         gaps = [
             gap(
-                search(halfspace(weights, 0.3), 20, (-1, 1), np.random.default_rng(seed),
-                       halvings=halvings, ways=40),
+                extract_by_boundary(
+                    halfspace(weights, 0.3), 20, (-1, 1), generator=np.random.default_rng(seed),
+                    halvings=halvings, ways=40,
+                ),
                 weights,
                 0.3,
             )
@@ -60,9 +62,9 @@ def test_more_ways_determine_it_better():
     random = np.random.default_rng(2)
     weights = random.normal(size=30)
     conditions = [
-        search(halfspace(weights, 0.1), 30, (-1, 1), np.random.default_rng(3), ways=ways).facts[
-            "condition"
-        ]
+        extract_by_boundary(
+            halfspace(weights, 0.1), 30, (-1, 1), generator=np.random.default_rng(3), ways=ways
+        ).facts["condition"]
         for ways in (30, 60)
     ]
     assert conditions[0] > 5 * conditions[1]
@@ -70,7 +72,7 @@ def test_more_ways_determine_it_better():
 
 def test_a_real_logistic_regression_from_its_labels(cancer):
     target = cancer.target.showing("labels")
-    found = search(target, 30, cancer.bounds, np.random.default_rng(4))
+    found = extract_by_boundary(target, 30, cancer.bounds, generator=np.random.default_rng(4))
     assert found.queries == 31 + 30 * 40
     weights, intercept = found.model.logistic()
     assert weights / intercept == pytest.approx(cancer.weights / cancer.intercept, rel=1e-6)
@@ -89,7 +91,9 @@ def test_inputs_of_very_different_ranges():
         asked.append(inputs)
         return (inputs @ weights + intercept > 0).astype(int)
 
-    found = search(Target.of_labels(answer), 3, (low, high), np.random.default_rng(5))
+    found = extract_by_boundary(
+        Target.of_labels(answer), 3, (low, high), generator=np.random.default_rng(5)
+    )
     mine, b = found.model.logistic()
     assert mine / b == pytest.approx(weights / intercept, rel=1e-8)
     every = np.concatenate(asked)
@@ -99,7 +103,9 @@ def test_inputs_of_very_different_ranges():
 
 def test_halving_beyond_the_last_digit_is_harmless():
     weights = np.array([1.0, -2.0, 0.5])
-    found = search(halfspace(weights, 0.25), 3, (-1, 1), np.random.default_rng(1), halvings=80)
+    found = extract_by_boundary(
+        halfspace(weights, 0.25), 3, (-1, 1), generator=np.random.default_rng(1), halvings=80
+    )
     assert gap(found, weights, 0.25) < 1e-13 * found.facts["condition"]
 
 
@@ -108,7 +114,7 @@ def test_halving_beyond_the_last_digit_is_harmless():
 
 def test_the_budget_stops_it_between_halvings(cancer):
     target = cancer.target.showing("labels").limited(31 + 30 * 12 + 7)
-    found = search(target, 30, cancer.bounds, np.random.default_rng(4))
+    found = extract_by_boundary(target, 30, cancer.bounds, generator=np.random.default_rng(4))
     assert found.stopped
     assert found.facts["halvings"] == 12
     assert found.queries == target.queries == 31 + 30 * 12
@@ -119,7 +125,7 @@ def test_the_budget_stops_it_between_halvings(cancer):
 @pytest.mark.parametrize("budget", [2, 5, 20, 31, 45])
 def test_even_a_small_budget_ends_with_a_copy(cancer, budget):
     target = cancer.target.showing("labels").limited(budget)
-    found = search(target, 30, cancer.bounds, np.random.default_rng(6))
+    found = extract_by_boundary(target, 30, cancer.bounds, generator=np.random.default_rng(6))
     assert found.stopped
     assert 0 < found.queries <= budget
     assert np.isfinite(found.predict(cancer.inputs)).all()
@@ -128,8 +134,11 @@ def test_even_a_small_budget_ends_with_a_copy(cancer, budget):
 def test_few_points_are_better_than_none(cancer):
     """Half as many points as unknowns, unhalved: the plane between what was seen."""
     found = [
-        search(
-            cancer.target.showing("labels").limited(16), 30, (-3, 3), np.random.default_rng(seed)
+        extract_by_boundary(
+            cancer.target.showing("labels").limited(16),
+            30,
+            (-3, 3),
+            generator=np.random.default_rng(seed),
         )
         for seed in range(20)
     ]
@@ -139,17 +148,23 @@ def test_few_points_are_better_than_none(cancer):
 
 
 def test_a_class_that_is_never_seen():
-    found = search(halfspace(np.ones(3), 10.0), 3, (-1, 1), np.random.default_rng(8), draws=50)
+    found = extract_by_boundary(
+        halfspace(np.ones(3), 10.0), 3, (-1, 1), generator=np.random.default_rng(8), draws=50
+    )
     assert found.queries == 50
     assert found.predict(np.zeros((2, 3))).argmax(axis=1).tolist() == [1, 1]
     assert not found.stopped
-    never = search(halfspace(np.ones(3), -10.0), 3, (-1, 1), np.random.default_rng(8), draws=50)
+    never = extract_by_boundary(
+        halfspace(np.ones(3), -10.0), 3, (-1, 1), generator=np.random.default_rng(8), draws=50
+    )
     assert never.predict(np.zeros((2, 3))).argmax(axis=1).tolist() == [0, 0]
 
 
 def test_a_rare_class_is_looked_for():
     weights, intercept = np.ones(4), 3.0  # about one input in 400 is of class 0
-    found = search(halfspace(weights, intercept), 4, (-1, 1), np.random.default_rng(9))
+    found = extract_by_boundary(
+        halfspace(weights, intercept), 4, (-1, 1), generator=np.random.default_rng(9)
+    )
     assert found.queries > 5 * 5 + 40 * 4
     assert gap(found, weights, intercept) < 1e-8
 
@@ -158,14 +173,18 @@ def test_bad_parameters_are_refused():
     target = halfspace(np.ones(2), 0.0)
     random = np.random.default_rng(1)
     with pytest.raises(ValueError, match="ways must be a whole number, 2 or above"):
-        search(target, 2, (-1, 1), random, ways=1)
+        extract_by_boundary(target, 2, (-1, 1), generator=random, ways=1)
     with pytest.raises(ValueError, match="draws must be a whole number, 3 or above"):
-        search(target, 2, (-1, 1), random, draws=2)
+        extract_by_boundary(target, 2, (-1, 1), generator=random, draws=2)
     with pytest.raises(ValueError, match="halvings"):
-        search(target, 2, (-1, 1), random, halvings=0)
+        extract_by_boundary(target, 2, (-1, 1), generator=random, halvings=0)
     with pytest.raises(ValueError, match="budget must allow one"):
-        search(target.limited(0), 2, (-1, 1), random)
+        extract_by_boundary(target.limited(0), 2, (-1, 1), generator=random)
     with pytest.raises(ValueError, match="between classes 0 and 1 alone"):
-        search(Target.of_labels(lambda inputs: np.full(len(inputs), 2)), 2, (-1, 1), random)
+        extract_by_boundary(
+            Target.of_labels(lambda inputs: np.full(len(inputs), 2)), 2, (-1, 1), generator=random
+        )
     with pytest.raises(NotSeen):
-        search(Target.of_losses(lambda inputs, labels: labels), 2, (-1, 1), random)
+        extract_by_boundary(
+            Target.of_losses(lambda inputs, labels: labels), 2, (-1, 1), generator=random
+        )

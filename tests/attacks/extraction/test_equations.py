@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.attacks.extraction.equations import LinearModel, axis_points, solve
+from sfumato.attacks.extraction.equations import LinearModel, axis_points, extract_by_equations
 from sfumato.attacks.extraction.fidelity import Exam
 from sfumato.attacks.targets import NotSeen, Target
 
@@ -19,7 +19,7 @@ def random_model(classes, features, random, scale=1.0):
 
 def test_a_real_logistic_regression_from_31_answers(cancer):
     target = cancer.target.limited(31)
-    found = solve(target, axis_points(30, cancer.bounds))
+    found = extract_by_equations(target, axis_points(30, cancer.bounds))
     assert target.queries == found.queries == 31
     weights, intercept = found.model.logistic()
     assert weights == pytest.approx(cancer.weights, rel=1e-9)
@@ -32,7 +32,7 @@ def test_a_real_logistic_regression_from_31_answers(cancer):
 
 
 def test_a_softmax_of_530_unknowns_from_53_answers(digits):
-    found = solve(digits.target, axis_points(52, digits.bounds))
+    found = extract_by_equations(digits.target, axis_points(52, digits.bounds))
     assert (found.queries, found.facts["unknowns"]) == (53, 530)
     assert found.model.distance(digits.model) < 1e-9
     exam = Exam.of(digits.target, digits.inputs, digits.truth, uniform=digits.uniform)
@@ -50,7 +50,7 @@ def test_d_plus_1_answers_tell_everything(classes, features, on_axes, seed):
         if on_axes
         else random.normal(size=(features + 1, features)) + 0.1
     )
-    found = solve(Target.of_scores(truth.probabilities), points)
+    found = extract_by_equations(Target.of_scores(truth.probabilities), points)
     assert found.facts["undetermined"] == 0
     assert found.model.distance(truth) < 1e-13 * found.facts["condition"] ** 2
     if on_axes and features > 1:
@@ -62,7 +62,7 @@ def test_one_answer_less_leaves_one_direction_open(bounds):
     random = np.random.default_rng(2)
     truth = random_model(3, 10, random)
     target = Target.of_scores(truth.probabilities)
-    found = solve(target, axis_points(10, bounds)[:-1])
+    found = extract_by_equations(target, axis_points(10, bounds)[:-1])
     assert found.facts["undetermined"] == 1
     gap = (found.model.weights - truth.centred().weights).T
     assert np.abs(gap[:9]).max() < 1e-12  # all features but the one that was never moved
@@ -71,14 +71,14 @@ def test_one_answer_less_leaves_one_direction_open(bounds):
 
 def test_the_budget_stops_it_with_what_it_has(cancer):
     target = cancer.target.limited(10)
-    found = solve(target, axis_points(30, cancer.bounds))
+    found = extract_by_equations(target, axis_points(30, cancer.bounds))
     assert found.stopped
     assert found.queries == target.queries == 10
     assert found.facts["undetermined"] == 21
     weights, _ = found.model.logistic()
     assert weights[:9] == pytest.approx(cancer.weights[:9], rel=1e-9)
     with pytest.raises(ValueError, match="budget must allow one"):
-        solve(target, axis_points(30))
+        extract_by_equations(target, axis_points(30))
 
 
 def test_models_are_equal_up_to_what_softmax_cannot_tell():
@@ -114,7 +114,7 @@ def rounding_error(cancer, digits, queries, rounds=12):
     random = np.random.default_rng(4)
     return np.median(
         [
-            solve(
+            extract_by_equations(
                 cancer.target.rounded(digits), random.uniform(-2, 2, (queries, 30))
             ).model.distance(truth)
             for _ in range(rounds)
@@ -133,7 +133,7 @@ def test_errors_follow_the_last_digit_and_fall_with_the_root_of_the_queries(canc
 
 def test_the_larger_of_two_probabilities_tells_all(cancer):
     points = axis_points(30, cancer.bounds)
-    found = solve(cancer.target.top(1), points)
+    found = extract_by_equations(cancer.target.top(1), points)
     weights, _ = found.model.logistic()
     assert weights == pytest.approx(cancer.weights, rel=1e-6)
     assert found.shown == "top 1 scores"
@@ -143,10 +143,10 @@ def test_answers_without_all_classes_are_left_out(digits):
     points = np.random.default_rng(5).uniform(0, 1, (200, 52))
     whole = (digits.target.rounded(2).probabilities(points) > 0).all(axis=1).sum()
     assert 0 < whole < 100
-    found = solve(digits.target.rounded(2), points)
+    found = extract_by_equations(digits.target.rounded(2), points)
     assert found.facts["equations_used"] == whole
     with pytest.raises(ValueError, match="no answer has all probabilities above 0"):
-        solve(digits.target.top(1), points)
+        extract_by_equations(digits.target.top(1), points)
 
 
 def test_saturated_answers_ask_for_a_smaller_step():
@@ -154,17 +154,22 @@ def test_saturated_answers_ask_for_a_smaller_step():
     truth = LinearModel(np.array([[0.0], [1.0]]), np.array([0.0, 1000.0]))
     target = Target.of_scores(truth.probabilities)
     with pytest.raises(ValueError, match="smaller step"):
-        solve(target, axis_points(1, (-1, 1)))
+        extract_by_equations(target, axis_points(1, (-1, 1)))
     steep = LinearModel(np.array([[0.0], [1000.0]]), np.array([0.0, 1.0]))
     target = Target.of_scores(steep.probabilities)
-    assert solve(target, axis_points(1, (-1, 1), step=1.0)).facts["undetermined"] == 1
-    assert solve(target, axis_points(1, (-1, 1), step=0.01)).model.distance(steep) < 1e-10
+    assert (
+        extract_by_equations(target, axis_points(1, (-1, 1), step=1.0)).facts["undetermined"] == 1
+    )
+    assert (
+        extract_by_equations(target, axis_points(1, (-1, 1), step=0.01)).model.distance(steep)
+        < 1e-10
+    )
 
 
 def test_labels_alone_are_not_enough(cancer):
     before = cancer.target.queries
     with pytest.raises(NotSeen, match="needs scores"):
-        solve(cancer.target.showing("labels"), axis_points(30))
+        extract_by_equations(cancer.target.showing("labels"), axis_points(30))
     assert cancer.target.queries == before
 
 
@@ -173,7 +178,7 @@ def test_axis_points_by_hand():
 
 
 def test_the_result_says_it_is_for_the_curator(cancer):
-    found = solve(cancer.target, axis_points(30, cancer.bounds))
+    found = extract_by_equations(cancer.target, axis_points(30, cancer.bounds))
     data = json.loads(json.dumps(found.to_dict()))
     assert data["channel"] == "curator"
     assert data["queries"] == 31
@@ -183,10 +188,10 @@ def test_the_result_says_it_is_for_the_curator(cancer):
 
 
 def test_bad_parameters_are_refused(cancer):
-    with pytest.raises(ValueError, match="points must be a table"):
-        solve(cancer.target, np.zeros(30))
-    with pytest.raises(ValueError, match="points must be a table of finite"):
-        solve(cancer.target, np.full((2, 30), np.nan))
+    with pytest.raises(ValueError, match="inputs must be a table"):
+        extract_by_equations(cancer.target, np.zeros(30))
+    with pytest.raises(ValueError, match="inputs must be a table of finite"):
+        extract_by_equations(cancer.target, np.full((2, 30), np.nan))
     with pytest.raises(ValueError, match="step must be"):
         axis_points(3, step=1.5)
     with pytest.raises(ValueError, match="dimension must be"):

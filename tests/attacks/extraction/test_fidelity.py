@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from sfumato.attacks.extraction.equations import axis_points, solve
+from sfumato.attacks.extraction.equations import axis_points, extract_by_equations
 from sfumato.attacks.extraction.fidelity import Exam, FidelityCurve, Share, fidelity_curve
-from sfumato.attacks.extraction.likelihood import fit
+from sfumato.attacks.extraction.likelihood import extract_by_likelihood
 from sfumato.attacks.targets import Target
 from sfumato.core.rates import rate_interval
 
@@ -52,7 +52,7 @@ def test_intervals_are_exact():
     share = Share(30, 40, confidence=0.9)
     assert share.interval == rate_interval(30, 40, 0.9)
     data = share.to_dict()
-    assert (data["lower"], data["upper"]) == share.interval
+    assert data["interval"] == list(share.interval)
     assert data["value"] == 0.75
     exam = Exam.of(Target.of_scores(picking(MODEL)), ROWS, confidence=0.5)
     assert exam.measure(picking(COPY)).agreement.confidence == 0.5
@@ -76,7 +76,9 @@ def test_a_curve_charges_the_attack_and_not_the_exam(cancer):
     exam = Exam.of(target, cancer.inputs, cancer.truth)
     asked = target.queries
     points = axis_points(30, cancer.bounds)
-    found = fidelity_curve(target, [8, 20, 31, 100], lambda limited: solve(limited, points), exam)
+    found = fidelity_curve(
+        target, [8, 20, 31, 100], lambda limited: extract_by_equations(limited, points), exam
+    )
     assert found.budgets == (8, 20, 31, 100)
     assert found.queries == (8, 20, 31, 31)
     assert target.queries - asked == 8 + 20 + 31 + 31
@@ -92,7 +94,10 @@ def test_curves_of_defences_rise_and_keep_their_order(digits):
 
     def curve(target):
         found = fidelity_curve(
-            target, (110, 300, 800), lambda limited: fit(limited, queries, classes=10), exam
+            target,
+            (110, 300, 800),
+            lambda limited: extract_by_likelihood(limited, queries, classes=10),
+            exam,
         )
         return [result.agreement.value for result in found.results]
 
@@ -142,6 +147,6 @@ def test_bad_parameters_are_refused():
     with pytest.raises(ValueError, match="the copy's probabilities must be of shape"):
         exam.measure(lambda inputs: np.ones((len(inputs), 1)))
     with pytest.raises(ValueError, match="budgets must be one or more"):
-        fidelity_curve(target, [], lambda limited: solve(limited, ROWS), exam)
+        fidelity_curve(target, [], lambda limited: extract_by_equations(limited, ROWS), exam)
     with pytest.raises(ValueError, match="budget must be"):
-        fidelity_curve(target, [0], lambda limited: solve(limited, ROWS), exam)
+        fidelity_curve(target, [0], lambda limited: extract_by_equations(limited, ROWS), exam)

@@ -11,10 +11,19 @@ from torch import nn
 
 from sfumato.attacks.extraction.answers import ask
 from sfumato.attacks.extraction.fidelity import Exam
-from sfumato.attacks.extraction.retraining import Training, divergence, retrain, train
+from sfumato.attacks.extraction.retraining import (
+    Training,
+    divergence,
+    extract_by_retraining,
+    train_substitute,
+)
 from sfumato.attacks.targets import Target
 
-QUICK = Training(epochs=10, least_steps=150, learning_rate=2e-2)
+QUICK = Training(epochs=10, least_steps=150, rate=2e-2)
+
+
+def coins(seed=0):
+    return np.random.default_rng(seed)
 
 
 def teacher(seed=0, features=6, classes=3):
@@ -35,7 +44,9 @@ def test_a_copy_learns_from_answers():
     target = Target.of_module(teacher())
     exam = Exam.of(target, inputs(2000, 2))
     blank = exam.measure(Target.of_module(teacher(5)).probabilities)
-    found = retrain(target, inputs(1500), teacher(5), training=QUICK)
+    found = extract_by_retraining(
+        target, inputs(1500), teacher(5), training=QUICK, generator=coins()
+    )
     copied = exam.measure(found.predict)
     assert blank.agreement.interval[1] < 0.6
     assert copied.agreement.interval[0] > 0.93
@@ -53,8 +64,13 @@ def test_what_is_shown_decides_what_is_learned():
     def agreement(shown):
         rates = [
             exam.measure(
-                retrain(
-                    shown, inputs(100, 10 + seed), teacher(5), classes=3, training=QUICK, seed=seed
+                extract_by_retraining(
+                    shown,
+                    inputs(100, 10 + seed),
+                    teacher(5),
+                    classes=3,
+                    training=QUICK,
+                    generator=coins(seed),
                 ).predict
             ).agreement.value
             for seed in range(4)
@@ -70,7 +86,9 @@ def test_the_substitute_given_is_left_as_it_was_and_so_is_torch():
     module = teacher(5)
     before = [weight.clone() for weight in module.parameters()]
     state = torch.random.get_rng_state()
-    found = retrain(Target.of_module(teacher()), inputs(50), module, training=QUICK)
+    found = extract_by_retraining(
+        Target.of_module(teacher()), inputs(50), module, training=QUICK, generator=coins()
+    )
     assert (torch.random.get_rng_state() == state).all()
     for old, new in zip(before, module.parameters(), strict=True):
         assert (old == new).all()
@@ -84,7 +102,9 @@ def test_a_seed_settles_everything_even_dropout():
     module = nn.Sequential(nn.Linear(6, 32), nn.Dropout(0.5), nn.ReLU(), nn.Linear(32, 3))
     target, test = Target.of_module(teacher()), inputs(20, 2)
     first, again, other = (
-        retrain(target, inputs(80), module, training=QUICK, seed=seed).predict(test)
+        extract_by_retraining(
+            target, inputs(80), module, training=QUICK, generator=coins(seed)
+        ).predict(test)
         for seed in (1, 1, 2)
     )
     assert (first == again).all()
@@ -92,7 +112,7 @@ def test_a_seed_settles_everything_even_dropout():
 
 
 def test_steps_are_enough_for_few_answers():
-    training = Training(epochs=3, least_steps=100, batch=10)
+    training = Training(epochs=3, least_steps=100, batch_size=10)
     assert [training.steps(count) for count in (1, 333, 334, 1000, 1001)] == [
         100, 102, 102, 300, 303,
     ]  # fmt: skip
@@ -108,8 +128,8 @@ def test_all_answers_are_gone_through_in_each_epoch():
 
     rows = np.arange(10)[:, None] * np.ones((1, 2))
     answers = ask(Target.of_labels(lambda x: x[:, 0].astype(int) % 2), rows, 2)
-    training = Training(epochs=4, least_steps=1, batch=4)
-    train(Watching(2, 2), rows, answers, training, torch.Generator().manual_seed(1))
+    training = Training(epochs=4, least_steps=1, batch_size=4)
+    train_substitute(Watching(2, 2), rows, answers, training, generator=np.random.default_rng(1))
     assert [len(batch) for batch in seen] == [4, 4, 2] * 4
     epochs = [
         [*first, *second, *third] for first, second, third in zip(*[iter(seen)] * 3, strict=True)
@@ -168,7 +188,7 @@ def test_a_function_gets_probabilities_or_class_numbers():
 
     scores = Target.of_scores(lambda x: np.tile([0.7, 0.2, 0.1], (len(x), 1)))
     for target in (scores, scores.top(1), scores.showing("labels")):
-        found = retrain(target, inputs(4), fit, classes=3)
+        found = extract_by_retraining(target, inputs(4), fit, classes=3)
         assert found.predict(inputs(2)).tolist() == [0, 0]
         assert (told[-1][0] == inputs(4)).all()
     soft, cut, hard = (answers for _, answers in told)
@@ -184,27 +204,40 @@ def test_a_scikit_learn_substitute(cancer):
     def plane(rows, answers):
         return LinearRegression().fit(rows, answers).predict
 
-    found = retrain(cancer.target, np.random.default_rng(3).uniform(-3, 3, (400, 30)), plane)
+    found = extract_by_retraining(
+        cancer.target, np.random.default_rng(3).uniform(-3, 3, (400, 30)), plane
+    )
     exam = Exam.of(cancer.target, cancer.inputs, cancer.truth)
     assert exam.measure(found.predict).agreement.value > 0.9
 
 
 def test_the_budget_stops_it_with_what_it_has():
     target = Target.of_module(teacher()).limited(30)
-    found = retrain(target, inputs(100), teacher(5), training=QUICK)
+    found = extract_by_retraining(
+        target, inputs(100), teacher(5), training=QUICK, generator=coins()
+    )
     assert found.stopped
     assert found.queries == target.queries == 30
-    same = retrain(Target.of_module(teacher()), inputs(100)[:30], teacher(5), training=QUICK)
+    same = extract_by_retraining(
+        Target.of_module(teacher()), inputs(100)[:30], teacher(5), training=QUICK, generator=coins()
+    )
     assert (found.predict(inputs(5, 2)) == same.predict(inputs(5, 2))).all()
     with pytest.raises(ValueError, match="budget must allow one"):
-        retrain(target, inputs(100), teacher(5))
+        extract_by_retraining(target, inputs(100), teacher(5), generator=coins())
 
 
 def test_bad_parameters_are_refused():
-    for name in ("epochs", "least_steps", "batch"):
+    for name in ("epochs", "least_steps", "batch_size"):
         with pytest.raises(ValueError, match=f"{name} must be"):
             Training(**{name: 0})
-    with pytest.raises(ValueError, match="learning_rate must be"):
-        Training(learning_rate=0)
+    with pytest.raises(ValueError, match="rate must be"):
+        Training(rate=0)
     with pytest.raises(ValueError, match="weight_decay must be"):
         Training(weight_decay=-1)
+
+
+def test_a_module_needs_a_generator_before_any_query():
+    target = Target.of_module(teacher())
+    with pytest.raises(ValueError, match="generator must be given where a module"):
+        extract_by_retraining(target, inputs(4), teacher(5))
+    assert target.queries == 0

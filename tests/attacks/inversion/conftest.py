@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from sfumato.attacks.inversion import train_autoencoder_prior
+from sfumato.attacks.inversion.priors import train_autoencoder_prior
 
 
 def trained(module, inputs, labels, steps, rate):

@@ -7,15 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from sfumato.attacks.inversion import (
-    LearnedPrior,
-    Loss,
-    Objective,
-    Views,
-    invert_with_prior,
-    recognition,
-)
-from sfumato.attacks.inversion.priors import total_variation
+from sfumato.attacks.inversion.gradient_prior import Loss, Objective, Views, invert_with_prior
+from sfumato.attacks.inversion.priors import LearnedPrior, total_variation
+from sfumato.attacks.inversion.scoring import recognition
 from sfumato.attacks.targets import NotSeen, Target
 
 STILL = Views(count=1, shift=0, noise=0.0, selecting=1)
@@ -33,8 +27,8 @@ def attack(module, digits, prior=None, seed=1, **options):
 def test_others_recognise_what_comes_out(digits, mlp, judge, prior, loss):
     objective = Objective(loss, code=0.02 if loss is Loss.CROSS_ENTROPY else 0.2)
     found = attack(mlp, digits, prior, objective=objective)
-    assert found.confidence.mean() > 0.9
-    assert recognition(found.images, found.classes, judge).accuracy >= 0.9
+    assert found.probability.mean() > 0.9
+    assert recognition(found.images, found.labels, judge).accuracy >= 0.9
 
 
 def test_the_prior_by_itself_gives_nothing_away(digits, judge, prior):
@@ -42,7 +36,7 @@ def test_the_prior_by_itself_gives_nothing_away(digits, judge, prior):
         torch.manual_seed(5)
         untrained = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     found = attack(untrained, digits, prior, restarts=2, kept=2)
-    assert recognition(found.images, found.classes, judge).accuracy <= 0.4
+    assert recognition(found.images, found.labels, judge).accuracy <= 0.4
 
 
 def test_without_a_generator_weights_keep_pixels_smooth_and_dark(digits, mlp, judge):
@@ -52,14 +46,14 @@ def test_without_a_generator_weights_keep_pixels_smooth_and_dark(digits, mlp, ju
     variations = [total_variation(torch.tensor(found.images)).mean() for found in (rough, smooth)]
     assert variations[1] < 0.7 * variations[0]
     assert (dark.images**2).mean() < (rough.images**2).mean() / 2
-    assert recognition(smooth.images, smooth.classes, judge).accuracy >= 0.8
+    assert recognition(smooth.images, smooth.labels, judge).accuracy >= 0.8
 
 
 def test_the_choice_is_by_the_target_over_views(digits, mlp, prior):
     options = {"views": STILL, "steps": 3, "restarts": 4}
     every = attack(mlp, digits, prior, kept=4, **options)
-    assert every.classes.tolist() == np.repeat(digits.classes, 4).tolist()
-    assert (np.diff(every.confidence.reshape(10, 4), axis=1) <= 0).all()
+    assert every.labels.tolist() == np.repeat(digits.classes, 4).tolist()
+    assert (np.diff(every.probability.reshape(10, 4), axis=1) <= 0).all()
     best = attack(mlp, digits, prior, kept=1, **options)
     assert np.array_equal(best.images, every.images[::4])
 
@@ -104,7 +98,7 @@ def test_the_first_step_goes_down_the_loss_of_a_linear_model(loss, label):
 def test_a_view_is_a_shift_with_repeated_borders(shift, seed):
     generator = np.random.default_rng(seed)
     images = torch.rand(2, 1, 5, 6, generator=torch.Generator().manual_seed(seed))
-    seen = Views(shift=shift, noise=0.0).of(images, 3, (0.0, 1.0), generator)
+    seen = Views(shift=shift, noise=0.0).of(images, 3, (0.0, 1.0), generator=generator)
     assert seen.shape == (6, 1, 5, 6)
     padded = nn.functional.pad(images, (shift,) * 4, mode="replicate") if shift else images
     every = [
@@ -118,10 +112,10 @@ def test_a_view_is_a_shift_with_repeated_borders(shift, seed):
 
 def test_noise_is_a_share_of_the_bounds_and_stays_within():
     images = torch.full((1, 1, 200, 200), 1.0)
-    seen = Views(shift=0, noise=0.05).of(images, 1, (-2.0, 4.0), np.random.default_rng(1))
+    seen = Views(shift=0, noise=0.05).of(images, 1, (-2.0, 4.0), generator=np.random.default_rng(1))
     assert float(seen.std()) == pytest.approx(0.3, rel=0.03)
     assert float(seen.mean()) == pytest.approx(1.0, abs=0.01)
-    loud = Views(shift=0, noise=2.0).of(images, 1, (-2.0, 4.0), np.random.default_rng(1))
+    loud = Views(shift=0, noise=2.0).of(images, 1, (-2.0, 4.0), generator=np.random.default_rng(1))
     assert (float(loud.min()), float(loud.max())) == (-2.0, 4.0)
 
 
@@ -165,7 +159,7 @@ def test_a_target_that_shows_too_little_is_not_even_asked(digits, mlp):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"classes": [1, 1]}, "each named once"),
+        ({"labels": [1, 1]}, "each named once"),
         ({"kept": 5}, "kept must be at most the restarts"),
         ({"steps": 0}, "steps must be"),
         ({"rate": 0}, "rate must be"),
@@ -175,7 +169,7 @@ def test_a_target_that_shows_too_little_is_not_even_asked(digits, mlp):
     ],
 )
 def test_bad_parameters_are_refused(mlp, wrong, message):
-    good = {"classes": [0], "shape": (1, 8, 8), "steps": 1}
+    good = {"labels": [0], "shape": (1, 8, 8), "steps": 1}
     with pytest.raises(ValueError, match=message):
         invert_with_prior(
             Target.of_module(mlp), generator=np.random.default_rng(1), **(good | wrong)

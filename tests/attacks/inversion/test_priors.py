@@ -5,8 +5,12 @@ import pytest
 import torch
 from torch import nn
 
-from sfumato.attacks.inversion import LearnedPrior, train_autoencoder_prior
-from sfumato.attacks.inversion.priors import energy, total_variation
+from sfumato.attacks.inversion.priors import (
+    LearnedPrior,
+    energy,
+    total_variation,
+    train_autoencoder_prior,
+)
 
 
 def test_variation_and_energy_by_hand():

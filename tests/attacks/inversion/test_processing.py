@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sfumato.attacks.inversion import denoise_and_sharpen
+from sfumato.attacks.inversion.processing import denoise_and_sharpen
 
 
 def test_specks_go_and_edges_stay():

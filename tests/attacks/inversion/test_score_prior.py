@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 from torch import nn
 
-from sfumato.attacks.inversion import (
-    LearnedPrior,
-    coded_target,
-    invert_by_scores,
-    recognition,
-)
+from sfumato.attacks.inversion.priors import LearnedPrior
+from sfumato.attacks.inversion.score_prior import coded_target, invert_by_scores
+from sfumato.attacks.inversion.scoring import recognition
 from sfumato.attacks.targets import BudgetSpent, NotSeen, Target
 
 
@@ -18,9 +15,9 @@ def test_others_recognise_what_comes_out(digits, mlp, judge, prior):
     found = invert_by_scores(
         target, digits.classes, prior, generator=np.random.default_rng(3), iterations=100
     )
-    assert recognition(found.images, found.classes, judge).accuracy >= 0.9
-    assert found.confidence.mean() > 0.95
-    assert found.confidence == pytest.approx(
+    assert recognition(found.images, found.labels, judge).accuracy >= 0.9
+    assert found.probability.mean() > 0.95
+    assert found.probability == pytest.approx(
         target.probabilities(found.images)[digits.classes, digits.classes], abs=1e-6
     )
     assert found.queries == 200 + 10 + found.iterations.sum() * (1 + 2 * 16)
@@ -29,7 +26,7 @@ def test_others_recognise_what_comes_out(digits, mlp, judge, prior):
 
 def test_each_image_begins_at_the_surest_code_that_is_left(digits, mlp, prior):
     target = Target.of_module(mlp, view="scores")
-    options = {"tries": 30, "rate": 1e-9, "iterations": 1, "confidence": 1 - 1e-12}
+    options = {"tries": 30, "rate": 1e-9, "iterations": 1, "probability": 1 - 1e-12}
     found = invert_by_scores(
         target, [4, 7, 4], prior, generator=np.random.default_rng(3), **options
     )
@@ -69,7 +66,7 @@ def test_a_target_of_codes_counts_for_the_target_behind_it(mlp, prior):
 def test_a_budget_ends_the_attack_with_what_there_is(digits, mlp, prior):
     target = Target.of_module(mlp, view="scores").limited(200 + 10 + 3 * 330 + 5)
     found = invert_by_scores(
-        target, digits.classes, prior, generator=np.random.default_rng(3), confidence=1 - 1e-12
+        target, digits.classes, prior, generator=np.random.default_rng(3), probability=1 - 1e-12
     )
     assert found.iterations.tolist() == [3] * 10
     with pytest.raises(BudgetSpent):
@@ -83,8 +80,8 @@ def test_labels_are_too_little_and_bad_parameters_are_refused(mlp, prior):
     assert target.queries == 0
     for wrong, message in [
         ({"tries": 0}, "tries must be"),
-        ({"classes": [10]}, "below the target"),
+        ({"labels": [10]}, "below the target"),
     ]:
-        good = {"classes": [0], "generator": np.random.default_rng(1)}
+        good = {"labels": [0], "generator": np.random.default_rng(1)}
         with pytest.raises(ValueError, match=message):
             invert_by_scores(target, prior=prior, **(good | wrong))

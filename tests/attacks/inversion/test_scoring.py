@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sfumato.attacks.candidates import Candidates, Overlap
-from sfumato.attacks.inversion import closeness, recognition
 from sfumato.attacks.inversion.likeness import cosine, structural_similarity
-from sfumato.attacks.inversion.scoring import class_means
+from sfumato.attacks.inversion.scoring import class_means, closeness, recognition
 from sfumato.core.rates import rate_interval
 
 
@@ -41,12 +40,12 @@ def test_right_answers_are_counted_class_by_class():
     found = recognition(np.zeros((4, 2, 2)), [0, 1, 0, 1], judge)
     assert found.accuracy == 0.25
     assert found.accuracy_among_three == 0.75 - 0.25 + 0.25
-    zero, one = found.classes[0], found.classes[1]
+    zero, one = found.by_class[0], found.by_class[1]
     assert (zero.images, zero.first, zero.among_three) == (2, 1, 1)
     assert (one.images, one.first, one.among_three) == (2, 0, 2)
-    assert zero.confidence == pytest.approx(0.4)
-    assert found.confidence == pytest.approx((0.7 + 0.3 + 0.1 + 0.1) / 4)
-    assert found.interval == rate_interval(1, 4, 0.95)
+    assert zero.probability == pytest.approx(0.4)
+    assert found.probability == pytest.approx((0.7 + 0.3 + 0.1 + 0.1) / 4)
+    assert found.accuracy_interval == rate_interval(1, 4, 0.95)
 
 
 def test_a_judge_in_doubt_has_not_seen_the_class():
@@ -63,7 +62,7 @@ def test_a_judge_may_answer_nothing():
 def test_recognition_is_for_the_curator():
     found = recognition(np.zeros((1, 4)), [1], answering([0.2, 0.8]))
     kept = json.loads(json.dumps(found.to_dict()))
-    assert (kept["channel"], kept["classes"]["1"]["first"]) == ("curator", 1)
+    assert (kept["channel"], kept["by_class"]["1"]["first"]) == ("curator", 1)
     assert "100.0% of 1 images rightly (95% interval 2.5% to 100.0%)" in str(found)
 
 
@@ -170,7 +169,7 @@ def test_bad_examples_are_refused():
         closeness(centres[:1], [7], examples, generator=generator)
     with pytest.raises(ValueError, match="examples must be of shape"):
         closeness(centres[:, :5], np.arange(4), examples, generator=generator)
-    with pytest.raises(ValueError, match="classes must be one for each"):
+    with pytest.raises(ValueError, match="labels must be one for each"):
         closeness(centres, [0], examples, generator=generator)
     with pytest.raises(ValueError, match="judge's answers must be"):
         recognition(centres, np.arange(4), answering([0.5, 0.5]))

@@ -1,4 +1,4 @@
-"""Estimated slopes: exact for linear confidences, with the variance that is stated."""
+"""Estimated slopes: exact for linear probabilities, with the variance that is stated."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sfumato.attacks.inversion import CoordinateDifferences, RandomDirections
+from sfumato.attacks.inversion.slopes import CoordinateDifferences, RandomDirections
 from sfumato.attacks.targets import Target
 
 SLOPE = np.array([0.05, -0.1, 0.02, 0.0, 0.08])
@@ -37,7 +37,7 @@ def test_pixel_by_pixel_is_exact_for_a_line_at_the_bounds_too(image, label):
 @pytest.mark.parametrize("place", [0.5, 0.0, 1.0])
 def test_random_directions_have_the_right_mean_and_spread(place):
     directions, repeats = 4, 8_000
-    slopes = RandomDirections(np.random.default_rng(1), directions, step=0.1)
+    slopes = RandomDirections(directions, step=0.1, generator=np.random.default_rng(1))
     target = linear()
     found = slopes(target, *many([place] * 5, repeats), (0.0, 1.0))
     assert target.queries == 2 * directions * repeats
@@ -51,7 +51,8 @@ def test_the_step_is_a_share_of_the_bounds():
 
     def answer(x):
         asked.append(x.copy())
-        return np.stack([x[:, 0], 1 - x[:, 0]], axis=1)
+        bright = (x[:, 0] + 2) / 4
+        return np.stack([bright, 1 - bright], axis=1)
 
     image = np.zeros((1, 2), np.float32)
     CoordinateDifferences(0.1)(
@@ -65,4 +66,4 @@ def test_bad_parameters_are_refused():
         with pytest.raises(ValueError, match="step must be"):
             CoordinateDifferences(step)
     with pytest.raises(ValueError, match="directions must be"):
-        RandomDirections(np.random.default_rng(), 0)
+        RandomDirections(0, generator=np.random.default_rng())

@@ -54,7 +54,7 @@ def test_the_gap_attack_has_the_gap_as_its_advantage(remembered):
 def test_labels_of_members_survive_noise_longer(remembered):
     """Noise tells among those that are right, too, where the gap attack has nothing to say."""
     target, candidates = remembered
-    changes = gaussian_noise(0.3, 25, np.random.default_rng(2))
+    changes = gaussian_noise(0.3, 25, generator=np.random.default_rng(2))
     report = robustness_attack(target, candidates, changes)
     assert report.auc > gap_attack(target, candidates).auc
     assert report.queries == 400 * 26
@@ -68,7 +68,10 @@ def test_the_share_that_survives_is_that_of_the_noise():
     """At distance 1 from the boundary, noise of sd 1 leaves Phi(1) = 0.841 of the answers right."""
     target = Target.of_labels(lambda rows: (rows[:, 0] > 0).astype(int))
     scores = robustness_scores(
-        target, np.ones((400, 1)), np.ones(400), gaussian_noise(1.0, 50, np.random.default_rng(3))
+        target,
+        np.ones((400, 1)),
+        np.ones(400),
+        gaussian_noise(1.0, 50, generator=np.random.default_rng(3)),
     )
     assert scores.mean() == pytest.approx((1 + 50 * 0.8413) / 51, abs=4 * 0.37 / np.sqrt(20_000))
 
@@ -106,7 +109,7 @@ def test_pictures_learnt_by_heart_are_told_by_shifts():
 
 def test_bits_flip_at_their_rate():
     rows = np.tile([0, 1], (500, 50))
-    (change, again) = bit_flips(0.1, 2, np.random.default_rng(5))
+    (change, again) = bit_flips(0.1, 2, generator=np.random.default_rng(5))
     changed = change(rows)
     assert np.isin(changed, (0, 1)).all()
     assert (changed != rows).mean() == pytest.approx(0.1, abs=4 * 0.3 / np.sqrt(50_000))
@@ -115,7 +118,7 @@ def test_bits_flip_at_their_rate():
 
 def test_a_limited_target_answers_so_far_and_no_further(remembered):
     target, candidates = remembered
-    changes = gaussian_noise(0.1, 3, np.random.default_rng(6))
+    changes = gaussian_noise(0.1, 3, generator=np.random.default_rng(6))
     assert robustness_attack(target.limited(1600), candidates, changes).queries == 1600
     with pytest.raises(BudgetSpent):
         robustness_attack(target.limited(1599), candidates, changes)
@@ -134,8 +137,8 @@ def test_bad_parameters_are_refused(remembered):
         robustness_attack(target, candidates, [lambda rows: rows[:1]])
     with pytest.raises(ValueError, match="same length"):
         gap_scores([1], [1, 2])
-    for bad in (lambda: shifts(0), lambda: gaussian_noise(0.0, 1, None)):
+    for bad in (lambda: shifts(0), lambda: gaussian_noise(0.0, 1, generator=None)):
         with pytest.raises(ValueError, match="must be"):
             bad()
     with pytest.raises(ValueError, match="rate must be"):
-        bit_flips(1.0, 1, np.random.default_rng(7))
+        bit_flips(1.0, 1, generator=np.random.default_rng(7))

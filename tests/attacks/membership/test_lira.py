@@ -9,9 +9,17 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp, softmax
 from scipy.stats import norm, spearmanr
 
-from sfumato.attacks.membership.lira import lira_each, lira_scores, phi, phi_from_logits
+from sfumato.attacks.candidates import Candidates
+from sfumato.attacks.membership.lira import (
+    lira_attack,
+    lira_each,
+    lira_scores,
+    phi,
+    phi_from_logits,
+)
 from sfumato.attacks.membership.reports import MembershipReport
 from sfumato.attacks.roc import Roc
+from sfumato.attacks.targets import NotSeen, Target
 
 
 def halves(random, models, examples):
@@ -284,6 +292,82 @@ def test_real_models_of_real_digits():
     assert plain.auc == pytest.approx(0.725, abs=0.02)
     assert best.power_at(0.01) == pytest.approx(0.45, abs=0.05)
     assert plain.power_at(0.01) < 0.01
+
+
+# The attack on a target.
+
+
+def asked(random, models, examples, *, queries=1, gap=3.0):
+    """Models' probabilities of three classes for all queries; the first model is the target."""
+    phis, included, _ = ideal(random, 1 + models, examples, gap=gap, queries=queries)
+    labels = random.integers(0, 3, examples)
+    own = 1 / (1 + np.exp(-phis))[..., None]
+    rows = np.where(labels[:, None, None] == [0, 1, 2], own, (1 - own) / 2)
+    # Asked about x + query, it answers as for that query of example x.
+    target = Target.of_scores(
+        lambda x: rows[0, np.floor(x[:, 0]).astype(int), np.rint(4 * (x[:, 0] % 1)).astype(int)]
+    )
+    people = Candidates(np.arange(float(examples))[:, None], labels, included[0])
+    return target, people, rows[1:], included[1:], phis
+
+
+@pytest.mark.parametrize("online", [True, False])
+def test_the_attack_is_the_scores_of_what_it_asks(online):
+    target, people, rows, included, phis = asked(np.random.default_rng(20), 8, 500)
+    report = lira_attack(target, people, rows[:, :, 0], included, online=online, confidence=0.9)
+    direct = lira_scores(phis[0], phis[1:], included, online=online)
+    assert report.scores == pytest.approx(direct)
+    assert report.members.tolist() == people.members.tolist()
+    assert report.auc > 0.85
+    assert (report.queries, target.queries, report.confidence) == (500, 500, 0.9)
+    assert report.attack == f"LiRA, {'online' if online else 'offline'}"
+    assert len(report.calls) == 4  # of all, and of three classes
+
+
+def test_the_attack_asks_about_changed_examples_too():
+    target, people, rows, included, phis = asked(
+        np.random.default_rng(21), 8, 300, queries=3, gap=1.5
+    )
+    changes = [lambda x: x + 0.25, lambda x: x + 0.5]
+    report = lira_attack(target, people, rows, included, changes=changes, medians=True)
+    assert report.scores == pytest.approx(
+        lira_scores(phis[0], phis[1:], included, medians=True), rel=1e-6
+    )
+    assert report.queries == 900
+    alone = lira_attack(target, people, rows[:, :, 0], included, fixed_variance=True)
+    assert report.auc > alone.auc + 0.02
+
+
+def test_what_is_rounded_to_0_counts_as_half_a_digit_for_all():
+    """Otherwise a target's 1.00 would be thousands of shadows' standard deviations away."""
+    target, people, rows, included, _ = asked(np.random.default_rng(22), 8, 200)
+    shadows = rows[:, :, 0].round(2)
+    report = lira_attack(target.rounded(2), people, shadows, included)
+    own = phi(target.rounded(2).probabilities(people.inputs), people.labels, least=0.005)
+    direct = lira_scores(own, phi(shadows, people.labels, least=0.005), included)
+    assert report.scores == pytest.approx(direct)
+
+
+def test_shadows_in_float32_are_no_farther_from_0_than_the_target():
+    target = Target.of_scores(lambda x: np.tile([1.0, 0.0], (len(x), 1)))
+    people = Candidates(np.arange(4.0)[:, None], np.zeros(4, int), np.arange(4) < 2)
+    shadows = np.tile(np.array([1.0, 0.0], np.float32), (4, 4, 1))
+    included = np.arange(4)[:, None] % 2 == np.zeros(4)
+    assert lira_attack(target, people, shadows, included).scores == pytest.approx(0.0)
+
+
+def test_the_attack_refuses_before_it_asks():
+    target, people, rows, included, _ = asked(np.random.default_rng(23), 4, 20)
+    with pytest.raises(NotSeen):
+        lira_attack(target.showing("labels"), people, rows, included)
+    for shadows, options in (
+        (rows[:, 1:], {}),
+        (rows[0, :, 0], {}),
+        (rows[:, :, 0], {"changes": [lambda x: x + 0.25]}),
+    ):
+        with pytest.raises(ValueError, match=r"shadow_answers must be of shape \(models, 20"):
+            lira_attack(target, people, shadows, included, **options)
+    assert target.queries == 0
 
 
 # What is refused.

@@ -10,23 +10,27 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from scipy.stats import kstest
 
+from sfumato.attacks.candidates import Candidates
 from sfumato.attacks.membership.rmia import (
     GRID,
     offline_marginal,
     online_marginal,
+    rmia_attack,
     rmia_scores,
     tune_a,
 )
 from sfumato.attacks.roc import Roc
+from sfumato.attacks.targets import NotSeen, Target
 
 EIGHTHS = st.integers(1, 8).map(lambda k: k / 8)
 PAIRS = st.lists(st.tuples(EIGHTHS, EIGHTHS), min_size=1, max_size=12)
 
 
-def world(random, models, examples, population, gap=2.0):
+def world(random, models, examples, population, gap=2.0, included=None):
     """Probabilities of models on examples they were trained on or not, of population, the truth."""
-    included = random.random((models, examples)) < 0.5
-    included[0, :2], included[1:, :2] = [True, False], [[False, True]]
+    if included is None:
+        included = random.random((models, examples)) < 0.5
+        included[0, :2], included[1:, :2] = [True, False], [[False, True]]
     hard, there = random.normal(0, 2, examples), random.normal(0, 2, population)
     seen = expit(hard + gap * included + random.normal(0, 1, (models, examples)))
     return seen, expit(there + random.normal(0, 1, (models, population))), included
@@ -130,6 +134,85 @@ def test_a_probability_of_nought_scores_nothing():
     assert scores.tolist() == [0.5, 1.0]
 
 
+# The attack on a target.
+
+
+def asked(random, models, examples, population):
+    """A target, its candidates and the population, and the answers of models trained like it."""
+    halves = np.arange(models)[:, None] % 2 == np.zeros(examples)
+    known = np.concatenate([random.random((1, examples)) < 0.5, random.permuted(halves, axis=0)])
+    seen, there, included = world(random, 1 + models, examples, population, included=known)
+    labels, there_labels = random.integers(0, 2, examples), random.integers(0, 2, population)
+
+    def rows(own, y):
+        return np.where(y[:, None] == [0, 1], own[..., None], 1 - own[..., None])
+
+    x, z = rows(seen, labels), rows(there, there_labels)
+    everything = np.concatenate([x[0], z[0]])
+    target = Target.of_scores(lambda inputs: everything[inputs[:, 0].astype(int)])
+    places = np.arange(float(examples + population))[:, None]
+    people = Candidates(places[:examples], labels, included[0])
+    others = places[examples:], there_labels
+    return target, people, others, (x[1:], z[1:], included[1:]), (seen, there, included)
+
+
+@pytest.mark.parametrize("online", [False, True])
+def test_the_attack_is_the_scores_of_what_it_asks(online):
+    target, people, others, (x, z, included), (seen, there, _) = asked(
+        np.random.default_rng(5), 6, 400, 300
+    )
+    report = rmia_attack(
+        target, people, x, included, population=others, population_answers=z, online=online,
+        confidence=0.9,
+    )  # fmt: skip
+    a = tune_a(seen[1:], there[1:], included).a
+    marginal = (
+        online_marginal(seen[1:], included) if online else offline_marginal(seen[1:], a, included)
+    )
+    direct = rmia_scores(seen[0], marginal, there[0], offline_marginal(there[1:], a))
+    assert report.scores == pytest.approx(direct)
+    assert report.members.tolist() == people.members.tolist()
+    assert report.auc > 0.7
+    assert (report.queries, target.queries, report.confidence) == (700, 700, 0.9)
+    assert report.attack == f"RMIA, {'online' if online else 'offline'}"
+    assert len(report.calls) == 3  # of all, and of two classes
+
+
+def test_the_attack_takes_an_a_and_one_model_is_enough_then():
+    target, people, others, (x, z, included), (seen, there, _) = asked(
+        np.random.default_rng(6), 1, 50, 40
+    )
+    included = np.zeros_like(included)
+    report = rmia_attack(
+        target, people, x, included, population=others, population_answers=z, a=0.3, gamma=1.0
+    )
+    direct = rmia_scores(
+        seen[0], offline_marginal(seen[1:], 0.3), there[0], offline_marginal(there[1:], 0.3),
+        gamma=1.0,
+    )  # fmt: skip
+    assert report.scores == pytest.approx(direct)
+    with pytest.raises(ValueError, match="reference models must be two or more"):
+        rmia_attack(target, people, x, included, population=others, population_answers=z)
+
+
+def test_the_attack_refuses_before_it_asks():
+    target, people, others, (x, z, included), _ = asked(np.random.default_rng(7), 3, 20, 10)
+    known = {"population": others, "population_answers": z}
+    with pytest.raises(NotSeen):
+        rmia_attack(target.showing("labels"), people, x, included, **known)
+    for wrong, message in (
+        ({"shadow_answers": x[:, 1:]}, "shadow_answers must be answers about 20 examples"),
+        ({"population_answers": z[:, 1:]}, "population_answers must be answers about 10"),
+        ({"population": (others[0], others[1] + 1)}, "labels must be classes below 2"),
+        ({"included": included[1:]}, "included must be"),
+        ({"a": 1.5}, "a must be between"),
+    ):
+        given_ = {"shadow_answers": x, "included": included} | known | wrong
+        with pytest.raises(ValueError, match=message):
+            rmia_attack(target, people, **given_)
+    assert target.queries == 0
+
+
 def test_many_against_many_is_no_table():
     """300,000 against 300,000 would be a table of 720 GB."""
     random = np.random.default_rng(4)
@@ -141,10 +224,13 @@ def test_many_against_many_is_no_table():
 def test_what_is_refused():
     good, marks = np.full((2, 3), 0.5), np.array([[True, False, True], [False, True, False]])
     for call, message in (
-        (lambda: rmia_scores([0.5], [0.5, 0.5], [0.5], [0.5]), "target and marginal must be"),
-        (lambda: rmia_scores([1.5], [0.5], [0.5], [0.5]), "target must be probabilities"),
-        (lambda: rmia_scores([0.5], [math.nan], [0.5], [0.5]), "marginal must be probabilities"),
-        (lambda: rmia_scores([0.5], [0.5], [], []), "target_population and"),
+        (
+            lambda: rmia_scores([0.5], [0.5, 0.5], [0.5], [0.5]),
+            "probabilities and marginal must be",
+        ),
+        (lambda: rmia_scores([1.5], [0.5], [0.5], [0.5]), "probabilities must be numbers from"),
+        (lambda: rmia_scores([0.5], [math.nan], [0.5], [0.5]), "marginal must be numbers from"),
+        (lambda: rmia_scores([0.5], [0.5], [], []), "population_probabilities and"),
         (lambda: rmia_scores([0.5], [0.5], [0.5], [0.5], gamma=0.5), "gamma must be 1 or above"),
         (lambda: offline_marginal(good, 1.1), "a must be between 0 and 1"),
         (lambda: offline_marginal(good, -0.1), "a must be"),

@@ -34,18 +34,20 @@ def shop():
     return LogisticRegression(max_iter=500).fit(x, y), rates
 
 
-def test_records_are_classified_as_asked_with_the_confidence_asked_for(shop):
+def test_records_are_classified_as_asked_with_the_probability_asked_for(shop):
     model, _ = shop
     target = Target.of_scores(model.predict_proba)
     wanted = np.arange(200) % 5
-    made = hill_climb(target, wanted, Binary(80), conf_min=0.6, generator=np.random.default_rng(2))
+    made = hill_climb(
+        target, wanted, Binary(80), least_probability=0.6, generator=np.random.default_rng(2)
+    )
     assert made.found.all()
     inputs, labels = made.records
     again = model.predict_proba(inputs)
     assert np.array_equal(again.argmax(axis=1), wanted)
     assert np.array_equal(labels, wanted)
-    assert again[np.arange(200), wanted] == pytest.approx(made.confidences)
-    assert made.confidences.min() > 0.6
+    assert again[np.arange(200), wanted] == pytest.approx(made.probabilities)
+    assert made.probabilities.min() > 0.6
     assert set(np.unique(inputs)) == {0.0, 1.0}
     assert len(np.unique(inputs, axis=0)) > 190
     assert made.queries.sum() == target.queries
@@ -58,33 +60,39 @@ def test_numbers_within_bounds():
     )
     bounds = Within((-1.0, 0.0, 5.0), (1.0, 0.5, 6.0))
     made = hill_climb(
-        target, [1] * 50, bounds, conf_min=0.9, k_max=2, k_min=1, generator=np.random.default_rng(3)
+        target,
+        [1] * 50,
+        bounds,
+        least_probability=0.9,
+        most_changed=2,
+        fewest_changed=1,
+        generator=np.random.default_rng(3),
     )
     assert made.found.all()
     assert (made.inputs >= bounds.lower).all()
     assert (made.inputs <= bounds.upper).all()
 
 
-@pytest.mark.parametrize("confidence", [0.6, 0.9])
-def test_a_good_record_is_taken_with_its_probability(confidence):
+@pytest.mark.parametrize("probability", [0.6, 0.9])
+def test_a_good_record_is_taken_with_its_probability(probability):
     """Every question ends a climb with this probability: 1 / p questions, sd sqrt(1 - p) / p."""
     made = hill_climb(
-        constant(confidence), np.zeros(4000), Binary(5), generator=np.random.default_rng(4)
+        constant(probability), np.zeros(4000), Binary(5), generator=np.random.default_rng(4)
     )
-    sd = math.sqrt(1 - confidence) / confidence
-    assert made.queries.mean() == pytest.approx(1 / confidence, abs=4 * sd / math.sqrt(4000))
+    sd = math.sqrt(1 - probability) / probability
+    assert made.queries.mean() == pytest.approx(1 / probability, abs=4 * sd / math.sqrt(4000))
     assert made.queries.std() == pytest.approx(sd, rel=0.1)
 
 
 @pytest.mark.parametrize(
-    ("first", "wanted", "conf_min"), [(0.6, 0, 0.6), (0.4, 0, 0.2), (0.7, 1, 0.2)]
+    ("first", "wanted", "least_probability"), [(0.6, 0, 0.6), (0.4, 0, 0.2), (0.7, 1, 0.2)]
 )
-def test_never_without_the_confidence_nor_for_another_class(first, wanted, conf_min):
+def test_never_without_the_probability_nor_for_another_class(first, wanted, least_probability):
     made = hill_climb(
         constant(first),
         [wanted] * 20,
         Binary(5),
-        conf_min=conf_min,
+        least_probability=least_probability,
         most_queries=30,
         generator=np.random.default_rng(5),
     )
@@ -107,9 +115,9 @@ def test_ever_fewer_features_change_while_nothing_is_gained():
         Target.of_scores(falling),
         [0],
         Binary(64),
-        k_max=16,
-        k_min=3,
-        rej_max=2,
+        most_changed=16,
+        fewest_changed=3,
+        most_refusals=2,
         most_queries=13,
         generator=np.random.default_rng(6),
     )
@@ -129,8 +137,8 @@ def test_what_rises_is_kept_and_refusals_are_forgotten():
         Target.of_scores(scripted),
         [0],
         Binary(64),
-        k_max=8,
-        rej_max=2,
+        most_changed=8,
+        most_refusals=2,
         most_queries=7,
         generator=np.random.default_rng(7),
     )
@@ -138,7 +146,7 @@ def test_what_rises_is_kept_and_refusals_are_forgotten():
     distances = [int((asked[i + 1] != asked[start]).sum()) for i, start in enumerate(best)]
     assert distances == [8] * 6  # never three refusals in a row
     assert np.array_equal(made.inputs[0], asked[5])
-    assert made.confidences.tolist() == [0.3]
+    assert made.probabilities.tolist() == [0.3]
 
 
 def test_a_limited_target_ends_the_climb_with_what_was_found():
@@ -188,7 +196,7 @@ def test_an_attack_from_made_up_data_finds_members():
     noised = noisy(real, Binary(40), 0.1, generator=random)
     drawn = independent([Marginal.binary(r) for r in rates.mean(axis=0)], 500, generator=random)
     climbed = hill_climb(
-        target, random.integers(0, 3, 500), Binary(40), k_max=16, generator=random
+        target, random.integers(0, 3, 500), Binary(40), most_changed=16, generator=random
     ).records
     for x, y in ((noised, labels), (drawn, target.labels(drawn)), climbed):
         outputs = train_shadows(train, x, y, shadows=2, size=200, generator=random)
@@ -210,12 +218,17 @@ def test_bad_parameters_are_refused():
         hill_climb(constant(0.9).showing("labels"), [0], Binary(3), generator=random)
     with pytest.raises(ValueError, match="classes of the target, 0 to 1"):
         hill_climb(constant(0.9), [2], Binary(3), generator=random)
-    with pytest.raises(ValueError, match="classes must be"):
+    with pytest.raises(ValueError, match="labels must be"):
         hill_climb(constant(0.9), [-1], Binary(3), generator=random)
-    for wrong in ({"k_max": 0}, {"k_min": 0}, {"conf_min": 1.0}, {"rej_max": -1}):
+    for wrong in (
+        {"most_changed": 0},
+        {"fewest_changed": 0},
+        {"least_probability": 1.0},
+        {"most_refusals": -1},
+    ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             hill_climb(constant(0.9), [0], Binary(3), generator=random, **wrong)
-    with pytest.raises(ValueError, match="number of classes"):
+    with pytest.raises(ValueError, match="number of labels"):
         hill_climb(constant(0.9), [], Binary(3), generator=random)
     with pytest.raises(ValueError, match="share must be"):
         noisy([[0, 1, 0]], Binary(3), 1.5, generator=random)

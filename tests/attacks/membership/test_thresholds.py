@@ -14,13 +14,13 @@ from sfumato.attacks.candidates import Candidates
 from sfumato.attacks.membership.thresholds import (
     Statistic,
     class_thresholds,
-    confidence_scores,
     entropy_scores,
     loss_attack,
     loss_scores,
     modified_entropy_scores,
     statistic_scores,
     threshold_attack,
+    top_probability_scores,
 )
 from sfumato.attacks.targets import NotSeen, Target, View
 
@@ -45,7 +45,7 @@ def test_scores_by_their_formulas(shares, data):
     p = np.array(shares) / sum(shares)
     y = data.draw(st.integers(0, len(p) - 1))
     assert loss_scores([p], [y])[0] == pytest.approx(math.log(p[y]))
-    assert confidence_scores([p])[0] == p.max()
+    assert top_probability_scores([p])[0] == p.max()
     assert entropy_scores([p])[0] == pytest.approx(-entropy(p))
     others = sum(p[c] * math.log(1 - p[c]) for c in range(len(p)) if c != y)
     expected = (1 - p[y]) * math.log(p[y]) + others
@@ -166,7 +166,7 @@ def test_a_network_that_learnt_random_labels_by_heart_gives_its_members_away():
     reports = {kind: threshold_attack(target, candidates, kind) for kind in Statistic}
     assert reports[Statistic.LOSS].auc > 0.85
     assert reports[Statistic.MODIFIED_ENTROPY].auc > 0.85
-    assert reports[Statistic.CONFIDENCE].auc < reports[Statistic.LOSS].auc
+    assert reports[Statistic.TOP_PROBABILITY].auc < reports[Statistic.LOSS].auc
     assert reports[Statistic.LOSS].exceeds(0.5)
     yeom = loss_attack(target, candidates, training_loss=float(loss.detach()))
     assert yeom.calls[0].recall > 0.5

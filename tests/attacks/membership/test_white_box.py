@@ -15,7 +15,7 @@ from sfumato.attacks.membership.white_box import (
     gradient_norm_attack,
     gradient_norm_scores,
     share_scores,
-    update_alignment,
+    update_attack,
     weight_change,
 )
 from sfumato.attacks.targets import NotSeen, Target
@@ -192,9 +192,9 @@ def test_the_change_of_weights_tells_members_of_a_whole_training(overfit, how, b
     start, end, both, null = overfit
     update = weight_change(Target.of_module(start), Target.of_module(end))
     target = Target.of_module(start if before else end, view="gradients")
-    report = update_alignment(target, both, update, **how)
+    report = update_attack(target, both, update, **how)
     assert report.auc_interval[0] > 0.6
-    nothing = update_alignment(target, null, update, **how)
+    nothing = update_attack(target, null, update, **how)
     assert nothing.auc == pytest.approx(0.5, abs=4 * NULL_SD)
     assert report.attack == f"update {how.get('measure', 'shares')}"
     assert json.loads(json.dumps(report.to_dict()))["channel"] == "curator"

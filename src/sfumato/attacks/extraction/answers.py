@@ -95,8 +95,6 @@ def ask(target: Target, inputs: ArrayLike, classes: int | None = None) -> Answer
     shown = target.probabilities(inputs)
     if classes is not None and shown.shape[1] != validation.at_least("classes", classes, 2):
         validation.fail("classes", f"{shown.shape[1]}, as the target's answers have", classes)
-    if not np.isfinite(shown).all() or (shown < 0).any():
-        raise ValueError("a target's probabilities must be finite and 0 or above")
     cut = target.kept is not None and target.kept < shown.shape[1]
     return _from_scores(shown, (shown == 0) & cut)
 
@@ -154,7 +152,7 @@ def box(bounds: Bounds, shape: Sequence[int]) -> tuple[NDArray[np.float64], NDAr
 
 
 def uniform_inputs(
-    count: int, shape: Sequence[int], bounds: Bounds, generator: np.random.Generator
+    count: int, shape: Sequence[int], bounds: Bounds, *, generator: np.random.Generator
 ) -> NDArray[Any]:
     """So many inputs, uniform within the bounds: queries of someone without any data."""
     low, high = box(bounds, shape)

@@ -14,12 +14,15 @@ With lambda above 0, as in the paper, an input moves further into its class. Wit
 moves towards the boundary, about which labels tell more. A period turns the sign every so many
 rounds, so that both are asked about.
 
-    >>> weights = torch.tensor([[2.0, -1.0], [-2.0, 1.0]])
+    >>> weights = np.array([[2.0, -1.0], [-2.0, 1.0]])
     >>> def model(inputs):
-    ...     return np.asarray(inputs @ weights.numpy().T).argmax(axis=1)
+    ...     return (inputs @ weights.T).argmax(axis=1)
     >>> start = np.random.default_rng(1).uniform(-1, 1, (10, 2))
     >>> target, quick = Target.of_labels(model).limited(70), Training(least_steps=20)
-    >>> found = augment(target, start, nn.Linear(2, 2), (-1, 1), classes=2, training=quick)
+    >>> found = extract_by_augmentation(
+    ...     target, start, nn.Linear(2, 2), (-1, 1), classes=2, training=quick,
+    ...     generator=np.random.default_rng(1),
+    ... )
     >>> [one.queries for one in found.history], found.stopped
     ([10, 20, 40, 70], True)
 
@@ -36,7 +39,6 @@ import copy
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
@@ -48,28 +50,28 @@ from sfumato.attacks.extraction.answers import (
     box,
     described,
 )
-from sfumato.attacks.extraction.retraining import Training, scorer, train
+from sfumato.attacks.extraction.retraining import Training, module_scorer, train_substitute
 from sfumato.attacks.extraction.stolen import Round, Stolen
 from sfumato.attacks.targets import Target
 from sfumato.attacks.torch_models import input_gradients
 from sfumato.core import validation
 
-__all__ = ["augment", "stepped"]
+__all__ = ["extract_by_augmentation", "stepped"]
 
 
-def augment(
+def extract_by_augmentation(
     target: Target,
     start: ArrayLike,
     substitute: nn.Module,
     bounds: Bounds,
     *,
+    generator: np.random.Generator,
     classes: int | None = None,
     step: float = 0.1,
     rounds: int = 6,
     reservoir: int | None = None,
     period: int | None = None,
     training: Training | None = None,
-    seed: int = 0,
 ) -> Stolen:
     """A substitute that is trained, makes new queries, and is trained again.
 
@@ -81,13 +83,13 @@ def augment(
         start: the inputs to start from, one a row.
         substitute: a torch module that maps inputs to logits; a copy of it is trained.
         bounds: what inputs the target takes; new queries are moved back into them.
+        generator: of what is picked and shuffled.
         classes: how many there are; needed where only labels are shown.
         step: lambda, in the units of the inputs; below 0 it leads towards the boundary.
         rounds: how often queries are added.
         reservoir: at most so many are added in a round; None for all.
         period: the sign of the step turns every so many rounds; None for never.
         training: how the substitute is trained, in each round.
-        seed: of what is picked and shuffled.
     """
     taken = np.asarray(start)
     if taken.dtype.kind != "f":
@@ -102,7 +104,7 @@ def augment(
     allowed = affordable(target, len(taken))
     if allowed == 0:
         raise ValueError("start must be one or more inputs, and the budget must allow one query")
-    growing = _Growing(target, substitute, classes, training or Training(), seed)
+    growing = _Growing(target, substitute, classes, training or Training(), generator)
     growing.add(taken[:allowed])
     stopped = allowed < len(taken)
     for number in range(plan):
@@ -118,7 +120,7 @@ def augment(
         growing.add(growing.picked(new, size))
         stopped = size < wanted
     return Stolen(
-        scorer(growing.module),
+        module_scorer(growing.module),
         "Jacobian augmentation",
         described(target),
         len(growing.inputs),
@@ -152,12 +154,11 @@ class _Growing:
         substitute: nn.Module,
         classes: int | None,
         training: Training,
-        seed: int,
+        generator: np.random.Generator,
     ) -> None:
         self.target, self.classes, self.training = target, classes, training
         self.module = copy.deepcopy(substitute)
-        self.random = np.random.default_rng(seed)
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = generator
         self.inputs: NDArray[Any] = np.zeros(0)
         self.answers: Answers
         self.history: list[Round] = []
@@ -170,11 +171,13 @@ class _Growing:
         else:
             self.inputs = np.concatenate([self.inputs, inputs])
             self.answers = self.answers.joined(new)
-        loss = train(self.module, self.inputs, self.answers, self.training, self.generator)
+        loss = train_substitute(
+            self.module, self.inputs, self.answers, self.training, generator=self.generator
+        )
         self.history.append(Round(len(self.inputs), loss))
 
     def picked(self, inputs: NDArray[Any], size: int) -> NDArray[Any]:
         """So many of the inputs, at random, each at most once."""
         if size == len(inputs):
             return inputs
-        return inputs[np.sort(self.random.choice(len(inputs), size, replace=False))]
+        return inputs[np.sort(self.generator.choice(len(inputs), size, replace=False))]

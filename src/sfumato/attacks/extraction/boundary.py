@@ -7,7 +7,9 @@ in general position determine w and b but for their scale, which labels never te
 
     >>> def model(inputs):
     ...     return (inputs @ [2.0, -1.0] + 0.5 > 0).astype(int)
-    >>> found = search(Target.of_labels(model), 2, (-1, 1), np.random.default_rng(1))
+    >>> found = extract_by_boundary(
+    ...     Target.of_labels(model), 2, (-1, 1), generator=np.random.default_rng(1)
+    ... )
     >>> weights, intercept = found.model.logistic()
     >>> (weights / intercept).round(6).tolist()
     [4.0, -2.0]
@@ -35,15 +37,15 @@ from sfumato.attacks.extraction.stolen import Stolen
 from sfumato.attacks.targets import Target, View
 from sfumato.core import validation
 
-__all__ = ["search"]
+__all__ = ["extract_by_boundary"]
 
 
-def search(
+def extract_by_boundary(
     target: Target,
     dimension: int,
     bounds: Bounds,
-    generator: np.random.Generator,
     *,
+    generator: np.random.Generator,
     halvings: int = 40,
     ways: int | None = None,
     draws: int | None = None,

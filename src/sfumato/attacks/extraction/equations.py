@@ -11,7 +11,7 @@ determine all that answers can tell.
 
     >>> truth = LinearModel(np.array([[0.0, 0.0], [2.0, -1.0]]), np.array([0.0, 0.5]))
     >>> target = Target.of_scores(truth.probabilities)
-    >>> found = solve(target, axis_points(2, bounds=(-1, 1)))
+    >>> found = extract_by_equations(target, axis_points(2, bounds=(-1, 1)))
     >>> print(found)
     equation solving from scores: 3 queries, unknowns 3, equations used 3, ...
     >>> found.model.distance(truth) < 1e-12
@@ -45,7 +45,7 @@ from sfumato.attacks.extraction.stolen import Stolen
 from sfumato.attacks.targets import Target, View
 from sfumato.core import validation
 
-__all__ = ["LinearModel", "axis_points", "solve"]
+__all__ = ["LinearModel", "axis_points", "extract_by_equations"]
 
 
 def axis_points(
@@ -64,25 +64,25 @@ def axis_points(
     return np.vstack([middle, middle + share * np.diag((high - low) / 2)])
 
 
-def solve(target: Target, points: ArrayLike) -> Stolen:
-    """The softmax regression behind a target's probabilities, from its answers at ``points``.
+def extract_by_equations(target: Target, inputs: ArrayLike) -> Stolen:
+    """The softmax regression behind a target's probabilities, from its answers at ``inputs``.
 
     Solved by least squares. With fewer answers than d + 1, and that is said in
     ``facts["undetermined"]``, it is the smallest of the models that fit them.
 
     Args:
         target: must show scores.
-        points: queries, one a row. If a budget does not allow all, the first are asked.
+        inputs: queries, one a row. If a budget does not allow all, the first are asked.
 
     Raises:
         NotSeen: if it shows labels alone.
         ValueError: if no answer has all its probabilities above 0.
     """
     target.require(View.SCORES)
-    queries = _table(points)
+    queries = _table(inputs)
     allowed = affordable(target, len(queries))
     if allowed == 0:
-        raise ValueError("points must be one or more, and the target's budget must allow one")
+        raise ValueError("inputs must be one or more, and the target's budget must allow one")
     asked = queries[:allowed]
     answers = ask(target, asked)
     used = (answers.shown > 0).all(axis=1)
@@ -117,8 +117,8 @@ def _solved(
     return standard.model(solution), facts
 
 
-def _table(points: ArrayLike) -> NDArray[np.float64]:
-    rows = np.asarray(points, dtype=np.float64)
+def _table(inputs: ArrayLike) -> NDArray[np.float64]:
+    rows = np.asarray(inputs, dtype=np.float64)
     if rows.ndim != 2 or not np.isfinite(rows).all():
-        validation.fail("points", "a table of finite numbers, one query a row", rows.shape)
+        validation.fail("inputs", "a table of finite numbers, one query a row", rows.shape)
     return rows

@@ -77,11 +77,9 @@ class Share:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, with the interval's ends."""
-        low, high = self.interval
         return {
             "value": self.value,
-            "lower": low,
-            "upper": high,
+            "interval": list(self.interval),
             "confidence": self.confidence,
             "trials": self.trials,
         }
@@ -215,14 +213,14 @@ class FidelityCurve:
     """Fidelity against the number of queries. For the curator only.
 
     Attributes:
-        method: the attack.
+        attack: its name.
         shown: what the target showed, in words.
         budgets: how many queries were allowed.
         queries: how many were made.
         results: how good each copy is.
     """
 
-    method: str
+    attack: str
     shown: str
     budgets: tuple[int, ...]
     queries: tuple[int, ...]
@@ -231,7 +229,7 @@ class FidelityCurve:
     def __str__(self) -> str:
         last = self.results[-1]
         text = (
-            f"{self.method} from {self.shown}: {self.results[0].agreement.value:.1%} agreement "
+            f"{self.attack} from {self.shown}: {self.results[0].agreement.value:.1%} agreement "
             f"after {self.queries[0]:,} queries, {last.agreement.value:.1%} after "
             f"{self.queries[-1]:,}"
         )
@@ -244,7 +242,7 @@ class FidelityCurve:
         points = zip(self.budgets, self.queries, self.results, strict=True)
         return {
             "channel": "curator",
-            "method": self.method,
+            "attack": self.attack,
             "shown": self.shown,
             "points": [
                 {"budget": budget, "queries": queries, "fidelity": result.to_dict()}
@@ -262,7 +260,7 @@ def fidelity_curve(
         target: the model as the attacker sees it.
         budgets: how many queries it answers.
         attack: gets the target with its budget, for instance
-            ``lambda limited: retrain(limited, inputs, module)``.
+            ``lambda limited: extract_by_equations(limited, inputs)``.
         exam: made with the model as its owner sees it.
     """
     if not budgets:
@@ -270,7 +268,7 @@ def fidelity_curve(
     allowed = [validation.count("budget", budget) for budget in budgets]
     made = [attack(target.limited(budget)) for budget in allowed]
     return FidelityCurve(
-        made[0].method,
+        made[0].attack,
         described(target),
         tuple(allowed),
         tuple(stolen.queries for stolen in made),

@@ -12,7 +12,7 @@ the same. A top probability is one equation a query, so k (d + 1) queries can st
     >>> random = np.random.default_rng(1)
     >>> truth = LinearModel(random.normal(size=(3, 4)), random.normal(size=3))
     >>> queries = random.uniform(-2, 2, (60, 4))
-    >>> found = fit(Target.of_scores(truth.probabilities).top(1), queries)
+    >>> found = extract_by_likelihood(Target.of_scores(truth.probabilities).top(1), queries)
     >>> found.model.distance(truth) < 1e-3
     True
 
@@ -34,34 +34,34 @@ from sfumato.attacks.extraction.stolen import Round, Stolen
 from sfumato.attacks.targets import Target
 from sfumato.core import validation
 
-__all__ = ["fit"]
+__all__ = ["extract_by_likelihood"]
 
 
-def fit(
+def extract_by_likelihood(
     target: Target,
-    points: ArrayLike,
+    inputs: ArrayLike,
     *,
     classes: int | None = None,
     penalty: float | None = None,
     iterations: int = 5000,
 ) -> Stolen:
-    """The softmax regression that diverges least from a target's answers at ``points``.
+    """The softmax regression that diverges least from a target's answers at ``inputs``.
 
     Args:
         target: shows scores or labels.
-        points: queries, one a row. If a budget does not allow all, the first are asked.
+        inputs: queries, one a row. If a budget does not allow all, the first are asked.
         classes: how many there are; needed where only labels are shown.
         penalty: half of this times the squared weights of standard inputs is added. By default it
             is 0 for exact probabilities, the variance 10^(-2 r) / 12 of a rounding to r digits, and
             0.1 / n for n labels: answers of 0 and 1 would have the weights grow for ever.
         iterations: at most so many of L-BFGS.
     """
-    queries = np.asarray(points, dtype=np.float64)
+    queries = np.asarray(inputs, dtype=np.float64)
     if queries.ndim != 2 or not np.isfinite(queries).all():
-        validation.fail("points", "a table of finite numbers, one query a row", queries.shape)
+        validation.fail("inputs", "a table of finite numbers, one query a row", queries.shape)
     allowed = affordable(target, len(queries))
     if allowed == 0:
-        raise ValueError("points must be one or more, and the target's budget must allow one")
+        raise ValueError("inputs must be one or more, and the target's budget must allow one")
     asked = queries[:allowed]
     answers = ask(target, asked, classes)
     weight = _usual_penalty(target, answers) if penalty is None else penalty

@@ -11,7 +11,8 @@ the answers as she sees them; of probabilities that are hidden she uses their to
     >>> def tree(inputs, labels):
     ...     return DecisionTreeClassifier().fit(inputs, labels).predict
     >>> queries = np.random.default_rng(1).uniform(-1, 1, (200, 2))
-    >>> found = retrain(Target.of_labels(model).limited(100), queries, tree, classes=2)
+    >>> target = Target.of_labels(model).limited(100)
+    >>> found = extract_by_retraining(target, queries, tree, classes=2)
     >>> print(found)
     retraining from labels: 100 queries; stopped by the budget
 
@@ -44,7 +45,14 @@ from sfumato.attacks.targets import Scorer, Target
 from sfumato.attacks.torch_models import probabilities
 from sfumato.core import validation
 
-__all__ = ["Fit", "Training", "divergence", "retrain", "scorer", "train"]
+__all__ = [
+    "Fit",
+    "Training",
+    "divergence",
+    "extract_by_retraining",
+    "module_scorer",
+    "train_substitute",
+]
 
 Fit = Callable[[NDArray[Any], NDArray[Any]], Scorer]
 """From inputs and answers to a copy. Answers are a row of probabilities each, what is hidden shared
@@ -59,36 +67,36 @@ class Training:
     Attributes:
         epochs: how often all answers are gone through ...
         least_steps: ... but so many steps are taken at least, where answers are few.
-        batch: answers in a step.
-        learning_rate: Adam's, at the start.
+        batch_size: answers in a step.
+        rate: the learning rate, Adam's, at the start.
         weight_decay: of the weights at each step, decoupled from the gradient (AdamW).
     """
 
     epochs: int = 20
     least_steps: int = 400
-    batch: int = 64
-    learning_rate: float = 2e-3
+    batch_size: int = 64
+    rate: float = 2e-3
     weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "least_steps", "batch"):
+        for name in ("epochs", "least_steps", "batch_size"):
             validation.count(name, getattr(self, name))
-        validation.positive("learning_rate", self.learning_rate)
+        validation.positive("rate", self.rate)
         validation.non_negative("weight_decay", self.weight_decay)
 
     def steps(self, answers: int) -> int:
         """How many are taken."""
-        return max(self.least_steps, self.epochs * -(-answers // self.batch))
+        return max(self.least_steps, self.epochs * -(-answers // self.batch_size))
 
 
-def retrain(
+def extract_by_retraining(
     target: Target,
     inputs: ArrayLike,
     substitute: Fit | nn.Module,
     *,
     classes: int | None = None,
     training: Training | None = None,
-    seed: int = 0,
+    generator: np.random.Generator | None = None,
 ) -> Stolen:
     """A substitute trained on the target's answers about ``inputs``.
 
@@ -99,8 +107,10 @@ def retrain(
             a copy is trained from the weights it has.
         classes: how many there are; needed where only labels are shown.
         training: how a module is trained.
-        seed: of the order in which a module sees answers.
+        generator: of the order in which a module sees answers; needed if there is a module.
     """
+    if isinstance(substitute, nn.Module) and generator is None:
+        validation.fail("generator", "given where a module is to be trained", None)
     queries = np.asarray(inputs)
     allowed = affordable(target, len(queries))
     if allowed == 0:
@@ -109,11 +119,11 @@ def retrain(
     answers = ask(target, asked, classes)
     history: tuple[Round, ...] = ()
     if isinstance(substitute, nn.Module):
+        assert generator is not None
         model = copy.deepcopy(substitute)
-        loss = train(
-            model, asked, answers, training or Training(), torch.Generator().manual_seed(seed)
-        )
-        predict, history = scorer(model), (Round(allowed, loss),)
+        plan = training or Training()
+        loss = train_substitute(model, asked, answers, plan, generator=generator)
+        predict, history = module_scorer(model), (Round(allowed, loss),)
     else:
         model = None
         predict = substitute(asked, answers.labels if answers.hard else answers.spread())
@@ -128,31 +138,33 @@ def retrain(
     )
 
 
-def scorer(module: nn.Module) -> Scorer:
+def module_scorer(module: nn.Module) -> Scorer:
     """The module as a function from inputs to probabilities."""
     return lambda inputs: probabilities(module, inputs)
 
 
-def train(
+def train_substitute(
     module: nn.Module,
     inputs: NDArray[Any],
     answers: Answers,
     training: Training,
-    generator: torch.Generator,
+    *,
+    generator: np.random.Generator,
 ) -> float:
     """Trains the module, as it is, on answers; returns its mean divergence in the last epoch.
 
     What the module itself draws (dropout) follows the generator, too; torch's own is left as it is.
     """
+    coins = torch.Generator().manual_seed(int(generator.integers(2**63)))
     seen, *answered = _tensors(module, inputs, answers)
     optimiser = torch.optim.AdamW(
-        module.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay
+        module.parameters(), lr=training.rate, weight_decay=training.weight_decay
     )
-    steps, epoch = training.steps(len(seen)), math.ceil(len(seen) / training.batch)
+    steps, epoch = training.steps(len(seen)), math.ceil(len(seen) / training.batch_size)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     losses: list[float] = []
-    with _training(module, seen.device, generator):
-        for rows in _batches(len(seen), training.batch, steps, generator):
+    with _training(module, seen.device, coins):
+        for rows in _batches(len(seen), training.batch_size, steps, coins):
             optimiser.zero_grad()
             loss = divergence(module(seen[rows]), *(part[rows] for part in answered)).mean()
             loss.backward()

@@ -31,17 +31,17 @@ class Stolen:
 
     Attributes:
         predict: the copy: from inputs to a row of probabilities each (or a class each).
-        method: which attack made it.
+        attack: which one made it.
         shown: what the target showed, in words.
         queries: how many it took.
         stopped: whether the target's budget ended the attack before its plan was done.
         history: round by round, where there are rounds.
-        facts: numbers of the method's own.
-        model: the copy as the method keeps it: a linear model, a torch module, or None.
+        facts: numbers of the attack's own.
+        model: the copy as the attack keeps it: a linear model, a torch module, or None.
     """
 
     predict: Scorer
-    method: str
+    attack: str
     shown: str
     queries: int
     stopped: bool = False
@@ -54,13 +54,13 @@ class Stolen:
             f", {name.replace('_', ' ')} {value:.4g}" for name, value in self.facts.items()
         )
         end = "; stopped by the budget" if self.stopped else ""
-        return f"{self.method} from {self.shown}: {self.queries:,} queries{facts}{end}"
+        return f"{self.attack} from {self.shown}: {self.queries:,} queries{facts}{end}"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, without the copy itself; ``channel`` says who may read it."""
         return {
             "channel": "curator",
-            "method": self.method,
+            "attack": self.attack,
             "shown": self.shown,
             "queries": self.queries,
             "stopped": self.stopped,

@@ -50,9 +50,9 @@ from torch import Tensor
 from sfumato.attacks.inversion.priors import LearnedPrior, energy, total_variation
 from sfumato.attacks.inversion.results import (
     Inversion,
-    checked_classes,
+    checked_labels,
     checked_shape,
-    confidence_in,
+    probability_of,
 )
 from sfumato.attacks.targets import Target, View
 from sfumato.attacks.torch_models import evaluating
@@ -119,6 +119,7 @@ class Views:
         images: Tensor,
         count: int,
         bounds: tuple[float, float],
+        *,
         generator: np.random.Generator,
     ) -> Tensor:
         """``count`` views of each image within the bounds, the first of all images first."""
@@ -145,7 +146,7 @@ _OBJECTIVE, _VIEWS = Objective(), Views()
 
 def invert_with_prior(
     target: Target,
-    classes: ArrayLike,
+    labels: ArrayLike,
     shape: Sequence[int],
     *,
     generator: np.random.Generator,
@@ -162,7 +163,7 @@ def invert_with_prior(
 
     Args:
         target: the model; must show gradients.
-        classes: which, each once.
+        labels: of which classes, each once.
         shape: of one input, such as (1, 28, 28).
         generator: the attacker's coins.
         prior: a generator learned from public pictures; None searches over pixels.
@@ -178,9 +179,9 @@ def invert_with_prior(
         NotSeen: if the target shows too little, before any query.
     """
     target.require(View.GRADIENTS)
-    wanted, sides = checked_classes(classes), checked_shape(shape)
+    wanted, sides = checked_labels(labels), checked_shape(shape)
     if len(np.unique(wanted)) < len(wanted):
-        validation.fail("classes", "each named once: ask for more with kept", wanted.tolist())
+        validation.fail("labels", "each named once: ask for more with kept", wanted.tolist())
     tries = validation.count("restarts", restarts)
     if validation.count("kept", kept) > tries:
         validation.fail("kept", f"at most the restarts, {tries}", kept)
@@ -192,14 +193,14 @@ def invert_with_prior(
     taken = validation.count("steps", steps)
     images = search.run(taken, validation.positive("rate", rate), generator)
     chosen = search.best(images, tries, kept, generator)
-    found, labels = images[chosen], search.classes[chosen]
+    found, made = images[chosen], search.labels[chosen]
     return Inversion(
         "inversion with a learned prior" if prior else "inversion with pixel priors",
         target.name,
-        labels,
+        made,
         found,
-        confidence_in(target, found, labels),
-        np.full(len(labels), taken),
+        probability_of(target, found, made),
+        np.full(len(made), taken),
         target.queries - before,
         (low, high),
     )
@@ -210,7 +211,7 @@ class _Search:
     """All starts of all classes in one batch."""
 
     target: Target
-    classes: NDArray[np.int64]
+    labels: NDArray[np.int64]
     shape: tuple[int, ...]
     prior: LearnedPrior | None
     bounds: tuple[float, float]
@@ -226,14 +227,14 @@ class _Search:
         if self.prior is None:
             return self._descend(self._grey(generator), steps, rate, generator)
         with evaluating(self.prior.decoder) as device:
-            size = (len(self.classes), *self.prior.code_shape)
+            size = (len(self.labels), *self.prior.code_shape)
             codes = 0.5 * torch.from_numpy(generator.standard_normal(size, dtype=np.float32))
             return self._descend(codes.to(device), steps, rate, generator)
 
     def _grey(self, generator: np.random.Generator) -> Tensor:
         """Faint noise above the lower bound."""
         low, high = self.bounds
-        noise = generator.random((len(self.classes), *self.shape), dtype=np.float32)
+        noise = generator.random((len(self.labels), *self.shape), dtype=np.float32)
         return torch.from_numpy(low + 0.1 * (high - low) * noise)
 
     def _descend(
@@ -243,7 +244,7 @@ class _Search:
         optimizer = torch.optim.Adam([codes], lr=rate)
         for _ in range(steps):
             images = self._images(codes)
-            seen = self.views.of(images, self.views.count, self.bounds, generator)
+            seen = self.views.of(images, self.views.count, self.bounds, generator=generator)
             slopes = self._slopes(seen.detach().cpu().numpy()) / self.views.count
             pulled = torch.from_numpy(slopes.astype(np.float32)).to(seen.device)
             total = (seen * pulled).sum() + self._penalty(codes, images)  # its slope is what counts
@@ -277,12 +278,12 @@ class _Search:
 
     def _slopes(self, seen: NDArray[np.float32]) -> NDArray[np.float64]:
         """Of the loss by what the target sees."""
-        classes = np.tile(self.classes, self.views.count)
-        own = self.target.input_gradients(seen, classes)
+        labels = np.tile(self.labels, self.views.count)
+        own = self.target.input_gradients(seen, labels)
         if self.loss is Loss.CROSS_ENTROPY:
             return -own
         shown = self.target.probabilities(seen)
-        shown[np.arange(len(classes)), classes] = -1.0
+        shown[np.arange(len(labels)), labels] = -1.0
         return self.target.input_gradients(seen, shown.argmax(axis=1)) - own
 
     def best(
@@ -290,8 +291,10 @@ class _Search:
     ) -> NDArray[np.int64]:
         """Rows of the images that the target is surest of over fresh views, class by class."""
         count = self.views.selecting
-        seen = self.views.of(torch.from_numpy(images), count, self.bounds, generator).numpy()
-        sure = confidence_in(self.target, seen, np.tile(self.classes, count))
+        seen = self.views.of(
+            torch.from_numpy(images), count, self.bounds, generator=generator
+        ).numpy()
+        sure = probability_of(self.target, seen, np.tile(self.labels, count))
         mean = sure.reshape(count, -1, tries).mean(axis=0)
         order = np.argsort(-mean, axis=1, kind="stable")[:, :kept]
         return (np.arange(len(mean))[:, None] * tries + order).ravel()

@@ -5,7 +5,7 @@ names a class c and takes steps down the cost
 
     c(x) = 1 - p_c(x) + auxiliary(x),        x <- process(x - rate * gradient of c(x))
 
-until the model is sure (the cost is at most 1 - confidence) or nothing has come of the last
+until the model is sure (the cost is at most 1 - probability) or nothing has come of the last
 ``patience`` steps (the cost is at least the largest of their costs). She keeps the best image that
 was on the way, not the last. All classes go at once; one that has arrived costs no more queries.
 
@@ -13,7 +13,8 @@ was on the way, not the last. All classes go at once; one that has arrived costs
     >>> def two_classes(x):  # the brighter the first pixel is than the second, the surer
     ...     p = 1 / (1 + np.exp(-6 * (x[:, 0] - x[:, 1])))
     ...     return np.stack([p, 1 - p], axis=1)
-    >>> found = mi_face(Target.of_scores(two_classes), [0, 1], (2,), slopes=CoordinateDifferences())
+    >>> target, by_scores = Target.of_scores(two_classes), CoordinateDifferences()
+    >>> found = invert_with_mi_face(target, [0, 1], (2,), slopes=by_scores)
     >>> np.round(found.images.astype(float), 1).tolist(), found.queries
     ([[0.8, 0.0], [0.0, 0.8]], 292)
 
@@ -37,15 +38,15 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.attacks.inversion.processing import Process
 from sfumato.attacks.inversion.results import (
     Inversion,
-    checked_classes,
+    checked_labels,
     checked_shape,
-    confidence_in,
+    probability_of,
 )
 from sfumato.attacks.inversion.slopes import ExactSlopes, Slopes
 from sfumato.attacks.targets import BudgetSpent, Target, View
 from sfumato.core import validation
 
-__all__ = ["Auxiliary", "mi_face"]
+__all__ = ["Auxiliary", "invert_with_mi_face"]
 
 Auxiliary = Callable[
     [NDArray[np.float32], NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -53,16 +54,16 @@ Auxiliary = Callable[
 """From images and their classes to a cost for each and its derivative by the image."""
 
 
-def mi_face(
+def invert_with_mi_face(
     target: Target,
-    classes: ArrayLike,
+    labels: ArrayLike,
     shape: Sequence[int],
     *,
     bounds: tuple[float, float] = (0.0, 1.0),
     rate: float = 0.1,
     iterations: int = 5000,
     patience: int = 100,
-    confidence: float = 0.99,
+    probability: float = 0.99,
     process: Process | None = None,
     process_every: int = 1,
     auxiliary: Auxiliary | None = None,
@@ -75,13 +76,13 @@ def mi_face(
 
     Args:
         target: the model; must show gradients, or scores if ``slopes`` are estimated.
-        classes: which; the same class several times needs different starts.
+        labels: of which classes; the same class several times needs different starts.
         shape: of one input, such as (1, 28, 28).
         bounds: the least and the greatest value of a pixel. Images and queries stay within.
         rate: lambda, the length of a step for a gradient of length 1.
         iterations: alpha, the most steps.
         patience: beta, how many steps may pass without progress.
-        confidence: gamma, when the model is sure enough.
+        probability: gamma, from which on the model is sure enough of a class.
         process: what an image goes through after a step; None for nothing.
         process_every: after how many steps it does.
         auxiliary: what else an image costs, if something is known about it.
@@ -95,11 +96,11 @@ def mi_face(
     known = ExactSlopes() if slopes is None else slopes
     target.require(View.SCORES)
     target.require(known.needs)
-    wanted, (low, high) = checked_classes(classes), validation.interval("bounds", *bounds)
+    wanted, (low, high) = checked_labels(labels), validation.interval("bounds", *bounds)
     descent = _Descent(target, wanted, (low, high), known, auxiliary)
     walk = _Walk(
         validation.positive("rate", rate),
-        1 - validation.open_probability("confidence", confidence),
+        1 - validation.open_probability("probability", probability),
         validation.count("patience", patience),
         process,
         validation.count("process_every", process_every),
@@ -116,7 +117,7 @@ class _Descent:
     """The cost, its gradient, and the bounds."""
 
     target: Target
-    classes: NDArray[np.int64]
+    labels: NDArray[np.int64]
     bounds: tuple[float, float]
     slopes: Slopes
     auxiliary: Auxiliary | None
@@ -124,19 +125,19 @@ class _Descent:
     def cost(
         self, images: NDArray[np.float32], rows: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Of the images for the classes of ``rows``; and the target's confidence."""
-        classes = self.classes[rows]
-        sure = confidence_in(self.target, images, classes)
-        extra = 0.0 if self.auxiliary is None else self.auxiliary(images, classes)[0]
+        """Of the images for the classes of ``rows``; and the target's probability."""
+        labels = self.labels[rows]
+        sure = probability_of(self.target, images, labels)
+        extra = 0.0 if self.auxiliary is None else self.auxiliary(images, labels)[0]
         return 1 - sure + extra, sure
 
     def gradient(
         self, images: NDArray[np.float32], rows: NDArray[np.int64], sure: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Of the cost by the images."""
-        classes = self.classes[rows]
-        rising = self.slopes(self.target, images, classes, sure, self.bounds)
-        extra = 0.0 if self.auxiliary is None else self.auxiliary(images, classes)[1]
+        labels = self.labels[rows]
+        rising = self.slopes(self.target, images, labels, sure, self.bounds)
+        extra = 0.0 if self.auxiliary is None else self.auxiliary(images, labels)[1]
         return extra - rising
 
     def within(self, images: NDArray[np.floating]) -> NDArray[np.float32]:
@@ -157,7 +158,7 @@ class _Walk:
     def run(
         self, descent: _Descent, images: NDArray[np.float32], iterations: int
     ) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]]:
-        """The best image of each class, the target's confidence in it, the steps taken."""
+        """The best image of each class, the target's probability of it, the steps taken."""
         active = np.arange(len(images))
         costs, sure = descent.cost(images, active)
         best, best_cost, best_sure = images.copy(), costs.copy(), sure.copy()

@@ -25,7 +25,7 @@ Images of private records are the curator's.
 
 References: those of :mod:`~sfumato.attacks.inversion.mi_face` and
 :mod:`~sfumato.attacks.inversion.slopes`; Struppek et al., "Plug & Play attacks", ICML 2022,
-arXiv:2201.12179, for a first choice of codes by the target's confidence.
+arXiv:2201.12179, for a first choice of codes by the target's answers.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.attacks.inversion.mi_face import mi_face
+from sfumato.attacks.inversion.mi_face import invert_with_mi_face
 from sfumato.attacks.inversion.priors import LearnedPrior
-from sfumato.attacks.inversion.results import Inversion, checked_classes
+from sfumato.attacks.inversion.results import Inversion, checked_labels
 from sfumato.attacks.inversion.slopes import RandomDirections
 from sfumato.attacks.targets import Target, View
 from sfumato.core import validation
@@ -60,7 +60,7 @@ def coded_target(
 
 def invert_by_scores(
     target: Target,
-    classes: ArrayLike,
+    labels: ArrayLike,
     prior: LearnedPrior,
     *,
     generator: np.random.Generator,
@@ -71,13 +71,13 @@ def invert_by_scores(
     rate: float = 2.0,
     iterations: int = 300,
     patience: int = 100,
-    confidence: float = 0.99,
+    probability: float = 0.99,
 ) -> Inversion:
     """An image of each class that the target is sure of, from its scores alone.
 
     Args:
         target: the model; must show scores.
-        classes: which; the same class several times begins at different codes.
+        labels: of which classes; the same class several times begins at different codes.
         prior: a generator learned from public pictures.
         generator: the attacker's coins.
         bounds: the least and the greatest value of a pixel. Images and queries stay within.
@@ -87,18 +87,18 @@ def invert_by_scores(
         rate: MI-Face's.
         iterations: its most steps.
         patience: how many steps may pass without progress.
-        confidence: when the model is sure enough.
+        probability: from which on the model is sure enough of a class.
 
     Raises:
         NotSeen: if the target shows too little, before any query.
         BudgetSpent: if it does not even answer for the first codes.
     """
     target.require(View.SCORES)
-    wanted, (low, high) = checked_classes(classes), validation.interval("bounds", *bounds)
+    wanted, (low, high) = checked_labels(labels), validation.interval("bounds", *bounds)
     before = target.queries
     coded = coded_target(target, prior, (low, high))
     drawn = generator.standard_normal((validation.count("tries", tries), *prior.code_shape))
-    found = mi_face(
+    found = invert_with_mi_face(
         coded,
         wanted,
         prior.code_shape,
@@ -106,9 +106,9 @@ def invert_by_scores(
         rate=rate,
         iterations=iterations,
         patience=patience,
-        confidence=confidence,
+        probability=probability,
         start=_surest(coded, np.clip(drawn, -_FARTHEST, _FARTHEST), wanted),
-        slopes=RandomDirections(generator, directions, step),
+        slopes=RandomDirections(directions, step, generator=generator),
     )
     return replace(
         found,
@@ -120,12 +120,12 @@ def invert_by_scores(
 
 
 def _surest(
-    coded: Target, codes: NDArray[np.float64], classes: NDArray[np.int64]
+    coded: Target, codes: NDArray[np.float64], labels: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """The code that the target is surest of for each class; the next best for its next image."""
     shown = coded.probabilities(codes)
-    if classes.max() >= shown.shape[1]:
-        validation.fail("classes", f"below the target's {shown.shape[1]}", int(classes.max()))
-    earlier = [int((classes[:place] == label).sum()) for place, label in enumerate(classes)]
+    if labels.max() >= shown.shape[1]:
+        validation.fail("labels", f"below the target's {shown.shape[1]}", int(labels.max()))
+    earlier = [int((labels[:place] == label).sum()) for place, label in enumerate(labels)]
     order = np.argsort(-shown, axis=0, kind="stable")
-    return codes[order[np.array(earlier) % len(codes), classes]]
+    return codes[order[np.array(earlier) % len(codes), labels]]

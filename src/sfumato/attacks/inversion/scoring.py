@@ -39,7 +39,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.attacks.candidates import Candidates
 from sfumato.attacks.inversion.likeness import cosine, structural_similarity
-from sfumato.attacks.inversion.results import checked_classes
+from sfumato.attacks.inversion.results import checked_labels
 from sfumato.core import validation
 from sfumato.core.rates import rate_interval
 
@@ -74,13 +74,13 @@ class ClassRecognition:
         images: how many there are.
         first: of how many it is the judge's first answer.
         among_three: of how many it is among the judge's first three answers.
-        confidence: the judge's mean probability of the class.
+        probability: the judge's, of the class, on average.
     """
 
     images: int
     first: int
     among_three: int
-    confidence: float
+    probability: float
 
 
 @final
@@ -91,45 +91,46 @@ class Recognition:
     The interval is for the rate over the attack's random choices, against this one model.
 
     Attributes:
-        classes: by class.
-        level: the confidence of the interval.
+        by_class: what it sees in the images of each class.
+        confidence: of the interval.
     """
 
-    classes: dict[int, ClassRecognition]
-    level: float = 0.95
+    by_class: dict[int, ClassRecognition]
+    confidence: float = 0.95
 
     @property
     def images(self) -> int:
         """How many were judged."""
-        return sum(one.images for one in self.classes.values())
+        return sum(one.images for one in self.by_class.values())
 
     @property
     def accuracy(self) -> float:
         """The share of images whose class is the judge's first answer."""
-        return sum(one.first for one in self.classes.values()) / self.images
+        return sum(one.first for one in self.by_class.values()) / self.images
 
     @property
     def accuracy_among_three(self) -> float:
         """The share of images whose class is among its first three."""
-        return sum(one.among_three for one in self.classes.values()) / self.images
+        return sum(one.among_three for one in self.by_class.values()) / self.images
 
     @property
-    def confidence(self) -> float:
+    def probability(self) -> float:
         """The judge's mean probability of the right class."""
-        return sum(one.confidence * one.images for one in self.classes.values()) / self.images
+        return sum(one.probability * one.images for one in self.by_class.values()) / self.images
 
     @property
-    def interval(self) -> tuple[float, float]:
+    def accuracy_interval(self) -> tuple[float, float]:
         """Clopper and Pearson's, for :attr:`accuracy`."""
-        right = sum(one.first for one in self.classes.values())
-        return rate_interval(right, self.images, self.level)
+        right = sum(one.first for one in self.by_class.values())
+        return rate_interval(right, self.images, self.confidence)
 
     def __str__(self) -> str:
-        low, high = self.interval
+        low, high = self.accuracy_interval
         return (
             f"the judge names {self.accuracy:.1%} of {self.images} images rightly "
-            f"({self.level:.0%} interval {low:.1%} to {high:.1%}), {self.accuracy_among_three:.1%} "
-            f"within its first three answers; its mean confidence is {self.confidence:.1%}"
+            f"({self.confidence:.0%} interval {low:.1%} to {high:.1%}), "
+            f"{self.accuracy_among_three:.1%} within its first three answers; it is "
+            f"{self.probability:.1%} sure of them on average"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,29 +139,29 @@ class Recognition:
             "channel": "curator",
             "images": self.images,
             "accuracy": self.accuracy,
-            "interval": list(self.interval),
-            "level": self.level,
-            "accuracy_among_three": self.accuracy_among_three,
+            "accuracy_interval": list(self.accuracy_interval),
             "confidence": self.confidence,
-            "classes": {
+            "accuracy_among_three": self.accuracy_among_three,
+            "probability": self.probability,
+            "by_class": {
                 str(label): {
                     "images": one.images,
                     "first": one.first,
                     "among_three": one.among_three,
-                    "confidence": one.confidence,
+                    "probability": one.probability,
                 }
-                for label, one in self.classes.items()
+                for label, one in self.by_class.items()
             },
         }
 
 
 def recognition(
-    images: ArrayLike, classes: ArrayLike, judge: Judge, *, level: float = 0.95
+    images: ArrayLike, labels: ArrayLike, judge: Judge, *, confidence: float = 0.95
 ) -> Recognition:
     """How often an independent ``judge`` sees in each image the class it was made for."""
-    pictures, wanted = _pictures(images), checked_classes(classes)
+    pictures, wanted = _pictures(images), checked_labels(labels)
     _as_many(pictures, wanted)
-    validation.open_probability("level", level)
+    validation.open_probability("confidence", confidence)
     shown = np.asarray(judge(pictures), dtype=np.float64)
     if shown.ndim != 2 or len(shown) != len(wanted) or shown.shape[1] <= wanted.max():
         validation.fail("the judge's answers", "a probability an image and class", shown.shape)
@@ -176,7 +177,7 @@ def recognition(
             )
             for label in np.unique(wanted)
         },
-        level,
+        confidence,
     )
 
 
@@ -242,7 +243,7 @@ class Closeness:
 
 def closeness(
     images: ArrayLike,
-    classes: ArrayLike,
+    labels: ArrayLike,
     examples: Candidates,
     *,
     generator: np.random.Generator,
@@ -253,14 +254,14 @@ def closeness(
 
     Args:
         images: the reconstructed ones.
-        classes: what each is of.
+        labels: what each is of.
         examples: private examples and others from the same population.
         generator: picks as many of each as there are of both (the nearest of more is nearer), and
             exchanges them.
         bounds: the least and the greatest value of a pixel.
         exchanges: how often members and others are exchanged for the p-value.
     """
-    pictures, wanted = _pictures(images), checked_classes(classes)
+    pictures, wanted = _pictures(images), checked_labels(labels)
     _as_many(pictures, wanted)
     low, high = validation.interval("bounds", *bounds)
     rounds = validation.count("exchanges", exchanges)
@@ -306,7 +307,7 @@ class _Nearest:
         count = int(min(of_class.members.sum(), (~of_class.members).sum()))
         if count == 0:
             validation.fail("examples", f"members and others of every class (none of {label})", 0)
-        picked = of_class.balanced(count, generator)
+        picked = of_class.balanced(count, generator=generator)
         rows = _pictures(picked.inputs).reshape(len(picked), -1)
         return cls(cdist(images.reshape(len(images), -1), rows), picked.members)
 
@@ -324,15 +325,15 @@ def _logs(inside: NDArray[np.float64], outside: NDArray[np.float64]) -> NDArray[
     return np.log(np.maximum(inside, _TINY)) - np.log(np.maximum(outside, _TINY))
 
 
-def class_means(images: ArrayLike, labels: ArrayLike, classes: ArrayLike) -> NDArray[np.float32]:
-    """The mean image of each of the ``classes``."""
+def class_means(images: ArrayLike, labels: ArrayLike, wanted: ArrayLike) -> NDArray[np.float32]:
+    """The mean image of each of the ``wanted`` classes."""
     pictures, found = _pictures(images), np.asarray(labels)
-    wanted = checked_classes(classes)
-    for label in np.unique(wanted):
+    kinds = checked_labels(wanted)
+    for label in np.unique(kinds):
         if not (found == label).any():
-            validation.fail("classes", "among those of the examples", int(label))
-    means = {label: pictures[found == label].mean(axis=0) for label in np.unique(wanted)}
-    return np.stack([means[label] for label in wanted])
+            validation.fail("wanted", "among those of the examples", int(label))
+    means = {label: pictures[found == label].mean(axis=0) for label in np.unique(kinds)}
+    return np.stack([means[label] for label in kinds])
 
 
 def _pictures(images: ArrayLike) -> NDArray[np.float32]:
@@ -342,6 +343,6 @@ def _pictures(images: ArrayLike) -> NDArray[np.float32]:
     return found
 
 
-def _as_many(images: NDArray[np.float32], classes: NDArray[np.int64]) -> None:
-    if len(images) != len(classes):
-        validation.fail("classes", f"one for each of {len(images)} images", len(classes))
+def _as_many(images: NDArray[np.float32], labels: NDArray[np.int64]) -> None:
+    if len(images) != len(labels):
+        validation.fail("labels", f"one for each of {len(images)} images", len(labels))

@@ -1,4 +1,4 @@
-"""Slopes of a target's confidence by the pixels: known exactly, or estimated from its scores.
+"""Slopes of a target's probability by the pixels: known exactly, or estimated from its scores.
 
 ==============================  ==============================  ===================================
 how                             what the target must show       queries an image
@@ -16,7 +16,7 @@ pixel i is then estimated by
 
     sum_j (p(x+_j) - p(x-_j)) d_ji / sum_j d_ji^2
 
-over directions j. For a confidence that is linear with slope g it has mean g_i and, within the
+over directions j. For a probability that is linear with slope g it has mean g_i and, within the
 bounds, variance (|g|^2 - g_i^2) / directions.
 
     >>> steep = Target.of_scores(lambda x: np.stack([x.sum(1), 1 - x.sum(1)], axis=1))
@@ -33,13 +33,13 @@ information", arXiv:1804.08598, for pairs of opposite directions against image c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.attacks.inversion.results import confidence_in
+from sfumato.attacks.inversion.results import probability_of
 from sfumato.attacks.targets import Target, View
 from sfumato.core import validation
 
@@ -58,8 +58,8 @@ class Slopes(Protocol):
         self,
         target: Target,
         images: NDArray[np.float32],
-        classes: NDArray[np.int64],
-        confidences: NDArray[np.float64],
+        labels: NDArray[np.int64],
+        probabilities: NDArray[np.float64],
         bounds: tuple[float, float],
     ) -> NDArray[np.float64]:
         """The derivative of each image's probability of its class, as large as the images.
@@ -67,8 +67,8 @@ class Slopes(Protocol):
         Args:
             target: of whose answers.
             images: where.
-            classes: of which probability.
-            confidences: those probabilities, which are known already.
+            labels: of which classes.
+            probabilities: of these, which are known already.
             bounds: between which queries stay.
         """
         ...
@@ -88,13 +88,13 @@ class ExactSlopes:
         self,
         target: Target,
         images: NDArray[np.float32],
-        classes: NDArray[np.int64],
-        confidences: NDArray[np.float64],
+        labels: NDArray[np.int64],
+        probabilities: NDArray[np.float64],
         bounds: tuple[float, float],
     ) -> NDArray[np.float64]:
         """See :class:`Slopes`."""
-        by_log = target.input_gradients(images, classes)
-        return by_log * confidences.reshape(-1, *[1] * (images.ndim - 1))
+        by_log = target.input_gradients(images, labels)
+        return by_log * probabilities.reshape(-1, *[1] * (images.ndim - 1))
 
 
 @final
@@ -120,15 +120,15 @@ class CoordinateDifferences:
         self,
         target: Target,
         images: NDArray[np.float32],
-        classes: NDArray[np.int64],
-        confidences: NDArray[np.float64],
+        labels: NDArray[np.int64],
+        probabilities: NDArray[np.float64],
         bounds: tuple[float, float],
     ) -> NDArray[np.float64]:
         """See :class:`Slopes`."""
         moves = np.eye(images[0].size).reshape(-1, *images.shape[1:])
         slopes = [
             _differences(target, image, label, moves, self.step, bounds)
-            for image, label in zip(images, classes, strict=True)
+            for image, label in zip(images, labels, strict=True)
         ]
         return np.stack(slopes)
 
@@ -139,14 +139,14 @@ class RandomDirections:
     """All pixels at once, each up or down by the toss of a coin.
 
     Attributes:
-        generator: the attacker's coins.
         directions: how many are averaged.
         step: how far each pixel moves, as a share of the bounds' width.
+        generator: the attacker's coins.
     """
 
-    generator: np.random.Generator
     directions: int = 50
     step: float = 0.01
+    generator: np.random.Generator = field(kw_only=True)
 
     def __post_init__(self) -> None:
         validation.count("directions", self.directions)
@@ -161,13 +161,13 @@ class RandomDirections:
         self,
         target: Target,
         images: NDArray[np.float32],
-        classes: NDArray[np.int64],
-        confidences: NDArray[np.float64],
+        labels: NDArray[np.int64],
+        probabilities: NDArray[np.float64],
         bounds: tuple[float, float],
     ) -> NDArray[np.float64]:
         """See :class:`Slopes`."""
         slopes: list[NDArray[np.float64]] = []
-        for image, label in zip(images, classes, strict=True):
+        for image, label in zip(images, labels, strict=True):
             moves = self.generator.choice([-1.0, 1.0], (self.directions, *image.shape))
             slopes.append(_differences(target, image, label, moves, self.step, bounds))
         return np.stack(slopes)
@@ -187,7 +187,7 @@ def _differences(
     above = np.clip(image + width * moves, low, high).astype(np.float32)
     below = np.clip(image - width * moves, low, high).astype(np.float32)
     asked = np.concatenate([above, below])
-    shown = confidence_in(target, asked, np.full(len(asked), label))
+    shown = probability_of(target, asked, np.full(len(asked), label))
     rises = shown[: len(moves)] - shown[len(moves) :]
     moved = above.astype(np.float64) - below
     return np.tensordot(rises, moved, 1) / (moved**2).sum(axis=0)

@@ -16,7 +16,7 @@ the paper a classifier learnt on a shadow model reads the list of answers; the s
     >>> target = Target.of_labels(left_half)
     >>> far, near = [[-3.0], [-2.5]], [[-0.01], [0.02]]
     >>> both = Candidates.of((far, [1, 1]), (near, [1, 1]))
-    >>> changes = gaussian_noise(0.5, 20, np.random.default_rng(1))
+    >>> changes = gaussian_noise(0.5, 20, generator=np.random.default_rng(1))
     >>> robust = robustness_attack(target, both, changes)
     >>> gap_attack(target, both).auc, robust.auc, robust.queries
     (0.75, 1.0, 84)
@@ -32,7 +32,7 @@ ICML 2021, arXiv:2007.14321; Yeom et al., CSF 2018, arXiv:1709.01604, for the ga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,7 @@ from sfumato.core import validation
 __all__ = [
     "Change",
     "bit_flips",
+    "changed_inputs",
     "gap_attack",
     "gap_scores",
     "gaussian_noise",
@@ -90,14 +91,22 @@ def robustness_scores(
 ) -> NDArray[np.float64]:
     """How often the answer is right, on the example itself and after each of ``changes``."""
     target.require(View.LABELS)
-    rows, wanted = np.asarray(inputs), np.asarray(labels)
-    right = gap_scores(target.labels(rows), wanted)
+    wanted = np.asarray(labels)
+    right = [
+        gap_scores(target.labels(rows), wanted)
+        for rows in changed_inputs(np.asarray(inputs), changes)
+    ]
+    return np.mean(right, axis=0)
+
+
+def changed_inputs(inputs: NDArray[Any], changes: Sequence[Change]) -> Iterator[NDArray[Any]]:
+    """The inputs as they are, then after each of ``changes``."""
+    yield inputs
     for change in changes:
-        changed = change(rows)
-        if changed.shape != rows.shape:
-            validation.fail("a change", f"one that keeps the shape {rows.shape}", changed.shape)
-        right += gap_scores(target.labels(changed), wanted)
-    return right / (1 + len(changes))
+        changed = change(inputs)
+        if changed.shape != inputs.shape:
+            validation.fail("a change", f"one that keeps the shape {inputs.shape}", changed.shape)
+        yield changed
 
 
 def robustness_attack(
@@ -158,7 +167,7 @@ def _shift(steps: tuple[int, int], axes: tuple[int, int]) -> Change:
     return change
 
 
-def gaussian_noise(scale: float, times: int, generator: np.random.Generator) -> list[Change]:
+def gaussian_noise(scale: float, times: int, *, generator: np.random.Generator) -> list[Change]:
     """``times`` draws of normal noise of standard deviation ``scale`` on every number."""
     sd = validation.positive("scale", scale)
 
@@ -168,7 +177,7 @@ def gaussian_noise(scale: float, times: int, generator: np.random.Generator) -> 
     return [change] * validation.count("times", times)
 
 
-def bit_flips(rate: float, times: int, generator: np.random.Generator) -> list[Change]:
+def bit_flips(rate: float, times: int, *, generator: np.random.Generator) -> list[Change]:
     """``times`` draws in which each feature, 0 or 1, is flipped with probability ``rate``."""
     chance = validation.open_probability("rate", rate)
 

@@ -33,6 +33,9 @@ examples; the spread of one example's mean from another's is no part of it.
     >>> round(Roc.from_scores(scores[included], scores[~included]).auc, 2)  # at best 0.98
     0.97
 
+:func:`lira_attack` asks a target and does all of this; :func:`lira_scores` is for numbers that are
+at hand, :func:`lira_each` for many targets at once.
+
 What is found is for the curator, never for publication.
 
 Reference: Carlini, Chien, Nasr, Song, Terzis and Tramèr, "Membership inference attacks from first
@@ -41,14 +44,21 @@ principles", IEEE S&P 2022, arXiv:2112.03570, algorithm 1, equation 4 and sectio
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.attacks.candidates import Candidates
+from sfumato.attacks.membership.label_only import Change, changed_inputs
+from sfumato.attacks.membership.logit_scale import phi, phi_from_logits, smallest
+from sfumato.attacks.membership.reports import MembershipReport
+from sfumato.attacks.targets import Target, View
 from sfumato.core import validation
 
-__all__ = ["lira_each", "lira_scores", "phi", "phi_from_logits"]
+__all__ = ["lira_attack", "lira_each", "lira_scores", "phi", "phi_from_logits"]
 
 ENOUGH_MODELS = 64
 """From so many models on each example gets variances of its own."""
@@ -59,50 +69,78 @@ _Floats = NDArray[np.float64]
 _Marks = NDArray[np.bool_]
 
 
-def phi(probabilities: ArrayLike, labels: ArrayLike, least: float | None = None) -> _Floats:
-    """The logit of the label's probability, log p_y - log sum_{c != y} p_c, in float64.
+def lira_attack(
+    target: Target,
+    candidates: Candidates,
+    shadow_answers: ArrayLike,
+    included: ArrayLike,
+    *,
+    changes: Sequence[Change] = (),
+    online: bool = True,
+    fixed_variance: bool | None = None,
+    medians: bool = False,
+    confidence: float = 0.95,
+    generator: np.random.Generator | None = None,
+) -> MembershipReport:
+    """Reads the target's answers against those of shadow models. It needs to see scores.
 
-    The sum is taken over the other classes, not as 1 - p_y, which loses all digits where p_y is
-    near 1. Where a probability of 0 was shown, how small it was is unknown.
+    Shadow models should be asked as the target is: through the same rounding, the same changes. A
+    probability that a target rounds to 0 counts as half of its last digit, for shadows as well.
 
     Args:
-        probabilities: of shape (..., classes).
-        labels: of shape (...), or of one that NumPy broadcasts to it: (examples,) serves (models,
-            examples, classes), and (examples, 1) serves (examples, queries, classes).
-        least: what a probability of 0 counts as; by default the smallest number of the type in
-            which ``probabilities`` came. For probabilities rounded to k decimals take 10^-k / 2.
+        target: the model under attack.
+        candidates: whose membership is guessed.
+        shadow_answers: the shadows' probabilities for the candidates, of shape (models, examples,
+            classes); with ``changes``, (models, examples, 1 + changes, classes), the unchanged
+            example first.
+        included: of shape (models, examples): which model was trained on which candidate.
+        changes: the target is also asked about each candidate after each of these; a mirrored
+            picture, for instance. They must change the same way each time.
+        online: see :func:`lira_scores`.
+        fixed_variance: see there.
+        medians: see there.
+        confidence: of the report's intervals.
+        generator: see :meth:`MembershipReport.from_scores`.
+
+    Raises:
+        NotSeen: if the target does not show scores.
+        ValueError: see :func:`lira_scores`.
     """
-    raw = np.asarray(probabilities)
-    if least is None:
-        kind = raw.dtype if raw.dtype.kind == "f" else np.float64
-        least = float(np.finfo(kind).smallest_subnormal)
-    right, others = _apart(raw.astype(np.float64), labels, 0.0)
-    floor = validation.positive("least", least)
-    return np.log(np.maximum(right, floor)) - np.log(np.maximum(others.sum(axis=-1), floor))
+    target.require(View.SCORES)
+    labels = candidates.labels[:, None]
+    shadows = _shadows(shadow_answers, len(labels), 1 + len(changes))
+    least = smallest(shadows) if target.digits is None else 10.0**-target.digits / 2
+    before = target.queries
+    asked = changed_inputs(candidates.inputs, changes)
+    told = np.stack([target.probabilities(rows) for rows in asked], axis=1)
+    scores = lira_scores(
+        phi(told, labels, least),
+        phi(shadows, labels, least),
+        included,
+        online=online,
+        fixed_variance=fixed_variance,
+        medians=medians,
+    )
+    return MembershipReport.from_scores(
+        scores,
+        candidates.members,
+        labels=candidates.labels,
+        attack=f"LiRA, {'online' if online else 'offline'}",
+        confidence=confidence,
+        generator=generator,
+        queries=target.queries - before,
+    )
 
 
-def phi_from_logits(logits: ArrayLike, labels: ArrayLike) -> _Floats:
-    """The same from logits z, without rounding: z_y - log sum_{c != y} e^{z_c}."""
-    right, others = _apart(np.asarray(logits, dtype=np.float64), labels, -np.inf)
-    top = others.max(axis=-1)
-    return right - top - np.log(np.exp(others - top[..., None]).sum(axis=-1))
-
-
-def _apart(table: _Floats, labels: ArrayLike, nothing: float) -> tuple[_Floats, _Floats]:
-    """The label's column, and the table with ``nothing`` in its place."""
-    y = np.asarray(labels, dtype=np.int64)
-    if table.ndim < 2 or table.shape[-1] < 2:
-        validation.fail("the last axis", "one number for each of 2 classes or more", table.shape)
-    try:
-        places = np.broadcast_to(y, table.shape[:-1])[..., None]
-    except ValueError:
-        validation.fail("labels", f"one for each of {table.shape[:-1]} examples", y.shape)
-    if y.size and not 0 <= y.min() <= y.max() < table.shape[-1]:
-        validation.fail("labels", f"classes below {table.shape[-1]}", (int(y.min()), int(y.max())))
-    right = np.take_along_axis(table, places, axis=-1)[..., 0]
-    others = table.copy()
-    np.put_along_axis(others, places, nothing, axis=-1)
-    return right, others
+def _shadows(answers: ArrayLike, examples: int, queries: int) -> NDArray[Any]:
+    """Of shape (models, examples, queries, classes)."""
+    table = np.asarray(answers)
+    table = table[:, :, None] if table.ndim == 3 else table
+    if table.ndim != 4 or table.shape[1:3] != (examples, queries):
+        more = "" if queries == 1 else f", {queries}"
+        wanted = f"of shape (models, {examples}{more}, classes)"
+        validation.fail("shadow_answers", wanted, np.shape(answers))
+    return table
 
 
 def lira_scores(

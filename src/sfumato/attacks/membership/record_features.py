@@ -1,11 +1,12 @@
 """What is public of records: which values their features may have, and how common these are.
 
     >>> generator = np.random.default_rng(1)
-    >>> Binary(6).draw(2, generator).tolist()
+    >>> Binary(6).draw(2, generator=generator).tolist()
     [[0.0, 1.0, 1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0, 1.0, 0.0]]
-    >>> Within((0.0, -1.0), (100.0, 1.0)).draw(1, generator).round(1).tolist()
+    >>> Within((0.0, -1.0), (100.0, 1.0)).draw(1, generator=generator).round(1).tolist()
     [[82.8, -0.2]]
-    >>> Marginal.histogram([0, 18, 65, 100], [0.2, 0.6, 0.2]).draw(3, generator).round().tolist()
+    >>> ages = Marginal.histogram([0, 18, 65, 100], [0.2, 0.6, 0.2])
+    >>> ages.draw(3, generator=generator).round().tolist()
     [43.0, 6.0, 55.0]
 
 An attacker who makes records up (see :mod:`sfumato.attacks.membership.synthesis`) knows no more
@@ -34,12 +35,16 @@ class Features(Protocol):
         """How many features a record has."""
         ...
 
-    def draw(self, rows: int, generator: np.random.Generator) -> NDArray[np.float64]:
+    def draw(self, rows: int, *, generator: np.random.Generator) -> NDArray[np.float64]:
         """Records at random, uniform over all that may be."""
         ...
 
     def changed(
-        self, records: NDArray[np.float64], where: NDArray[np.bool_], generator: np.random.Generator
+        self,
+        records: NDArray[np.float64],
+        where: NDArray[np.bool_],
+        *,
+        generator: np.random.Generator,
     ) -> NDArray[np.float64]:
         """The records with the features in ``where`` changed."""
         ...
@@ -59,12 +64,16 @@ class Binary:
     def __post_init__(self) -> None:
         validation.count("count", self.count)
 
-    def draw(self, rows: int, generator: np.random.Generator) -> NDArray[np.float64]:
+    def draw(self, rows: int, *, generator: np.random.Generator) -> NDArray[np.float64]:
         """Fair coins."""
         return generator.integers(0, 2, (rows, self.count)).astype(np.float64)
 
     def changed(
-        self, records: NDArray[np.float64], where: NDArray[np.bool_], generator: np.random.Generator
+        self,
+        records: NDArray[np.float64],
+        where: NDArray[np.bool_],
+        *,
+        generator: np.random.Generator,
     ) -> NDArray[np.float64]:
         """Flips the features in ``where``."""
         return np.where(where, 1.0 - records, records)
@@ -101,15 +110,19 @@ class Within:
         """How many."""
         return len(self.lower)
 
-    def draw(self, rows: int, generator: np.random.Generator) -> NDArray[np.float64]:
+    def draw(self, rows: int, *, generator: np.random.Generator) -> NDArray[np.float64]:
         """Uniform between the bounds."""
         return generator.uniform(self.lower, self.upper, (rows, self.count))
 
     def changed(
-        self, records: NDArray[np.float64], where: NDArray[np.bool_], generator: np.random.Generator
+        self,
+        records: NDArray[np.float64],
+        where: NDArray[np.bool_],
+        *,
+        generator: np.random.Generator,
     ) -> NDArray[np.float64]:
         """Draws the features in ``where`` anew."""
-        return np.where(where, self.draw(len(records), generator), records)
+        return np.where(where, self.draw(len(records), generator=generator), records)
 
 
 @final
@@ -150,7 +163,7 @@ class Marginal:
             validation.fail("edges", "two or more rising numbers", list(edges))
         return cls(tuple(places[:-1].tolist()), tuple(probabilities), tuple(widths.tolist()))
 
-    def draw(self, rows: int, generator: np.random.Generator) -> NDArray[np.float64]:
+    def draw(self, rows: int, *, generator: np.random.Generator) -> NDArray[np.float64]:
         """Values at random."""
         shares = np.asarray(self.probabilities) / sum(self.probabilities)
         picked = generator.choice(len(self.values), rows, p=shares)
@@ -161,7 +174,7 @@ class Marginal:
 
 
 def some_features(
-    counts: NDArray[np.int64], features: int, generator: np.random.Generator
+    counts: NDArray[np.int64], features: int, *, generator: np.random.Generator
 ) -> NDArray[np.bool_]:
     """For each row, that many of its features, every choice as likely as another."""
     where = np.zeros((len(counts), features), dtype=bool)

@@ -26,8 +26,9 @@ x and z must be treated alike, so that the score of a non-member drawn as z was 
     >>> rmia_scores(target, x, population, z, gamma=1.0).tolist()
     [1.0, 0.5, 0.0]
 
-The ratios of the population are sorted once: n examples against m of the population take (n + m)
-log m steps, not n m.
+:func:`rmia_attack` asks a target and does all of this; the other functions are for probabilities
+that are at hand. The ratios of the population are sorted once: n examples against m of the
+population take (n + m) log m steps, not n m.
 
 Probabilities may be plain softmax values, or those of a sharper or softer softmax: the paper uses a
 Taylor softmax with a margin, gamma = 2 and a temperature of 2. What is found is for the curator,
@@ -46,10 +47,22 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.attacks.candidates import Candidates, Labelled
+from sfumato.attacks.membership.reports import MembershipReport
 from sfumato.attacks.roc import Roc
+from sfumato.attacks.target_answers import class_numbers
+from sfumato.attacks.targets import Target, View
 from sfumato.core import validation
 
-__all__ = ["GRID", "Tuning", "offline_marginal", "online_marginal", "rmia_scores", "tune_a"]
+__all__ = [
+    "GRID",
+    "Tuning",
+    "offline_marginal",
+    "online_marginal",
+    "rmia_attack",
+    "rmia_scores",
+    "tune_a",
+]
 
 GRID = tuple(step / 10 for step in range(11))
 """Values of a among which :func:`tune_a` picks."""
@@ -60,29 +73,95 @@ _Floats = NDArray[np.float64]
 _Marks = NDArray[np.bool_]
 
 
+def rmia_attack(
+    target: Target,
+    candidates: Candidates,
+    shadow_answers: ArrayLike,
+    included: ArrayLike,
+    *,
+    population: Labelled,
+    population_answers: ArrayLike,
+    online: bool = False,
+    a: float | None = None,
+    gamma: float = 2.0,
+    confidence: float = 0.95,
+    generator: np.random.Generator | None = None,
+) -> MembershipReport:
+    """Compares candidates with the population, under the target. It needs to see scores.
+
+    Args:
+        target: the model under attack.
+        candidates: whose membership is guessed.
+        shadow_answers: probabilities of the reference models for the candidates, of shape (models,
+            examples, classes).
+        included: of shape (models, examples): which model was trained on which candidate.
+        population: inputs and labels of examples that no model was trained on.
+        population_answers: probabilities of the reference models for these, of shape (models,
+            population, classes).
+        online: use models with a candidate as well as those without it.
+        a: between 0 and 1; by default tuned on the first reference model: see :func:`tune_a`.
+        gamma: how much larger the ratio of a candidate must be; 1 or above.
+        confidence: of the report's intervals.
+        generator: see :meth:`MembershipReport.from_scores`.
+
+    Raises:
+        NotSeen: if the target does not show scores.
+        ValueError: if some candidate has too few models, or there are too few to tune ``a``.
+    """
+    target.require(View.SCORES)
+    there, there_labels = np.asarray(population[0]), class_numbers("labels", population[1])
+    references = _of_labels("shadow_answers", shadow_answers, candidates.labels)
+    around = _of_labels("population_answers", population_answers, there_labels)
+    slope = tune_a(references, around, included, gamma=gamma).a if a is None else a
+    if online:
+        marginal = online_marginal(references, included)
+    else:
+        marginal = offline_marginal(references, slope, included)
+    before = target.queries
+    scores = rmia_scores(
+        _of_labels("probabilities", target.probabilities(candidates.inputs), candidates.labels),
+        marginal,
+        _of_labels("probabilities", target.probabilities(there), there_labels),
+        offline_marginal(around, slope),
+        gamma=gamma,
+    )
+    return MembershipReport.from_scores(
+        scores,
+        candidates.members,
+        labels=candidates.labels,
+        attack=f"RMIA, {'online' if online else 'offline'}",
+        confidence=confidence,
+        generator=generator,
+        queries=target.queries - before,
+    )
+
+
 def rmia_scores(
-    target: ArrayLike,
+    probabilities: ArrayLike,
     marginal: ArrayLike,
-    target_population: ArrayLike,
-    marginal_population: ArrayLike,
+    population_probabilities: ArrayLike,
+    population_marginal: ArrayLike,
     *,
     gamma: float = 2.0,
 ) -> _Floats:
     """The share of the population that each example beats by a factor gamma.
 
     Args:
-        target: p_T(x), the target's probability for the label of each example.
+        probabilities: p_T(x), the target's, for the label of each example.
         marginal: p(x), from :func:`offline_marginal` or :func:`online_marginal`.
-        target_population: p_T(z), for examples of the population.
-        marginal_population: p(z), likewise.
+        population_probabilities: p_T(z), for examples of the population.
+        population_marginal: p(z), likewise.
         gamma: how much larger the ratio of x must be; 1 or above.
     """
     factor = validation.positive("gamma", gamma)
     if factor < 1:
         validation.fail("gamma", "1 or above", gamma)
-    ours = _ratios("target", target, "marginal", marginal)
+    ours = _ratios("probabilities", probabilities, "marginal", marginal)
     theirs = _ratios(
-        "target_population", target_population, "marginal_population", marginal_population
+        "population_probabilities",
+        population_probabilities,
+        "population_marginal",
+        population_marginal,
     )
     bars = np.sort(factor * theirs)
     return np.searchsorted(bars, ours, side="right") / len(bars)
@@ -146,7 +225,7 @@ class Tuning:
 
 def tune_a(
     references: ArrayLike,
-    references_population: ArrayLike,
+    population_references: ArrayLike,
     included: ArrayLike,
     *,
     paired: int = 0,
@@ -161,7 +240,7 @@ def tune_a(
     Args:
         references: probabilities of the true label, of shape (models, examples), two models or
             more.
-        references_population: the same for the population, of shape (models, population).
+        population_references: the same for the population, of shape (models, population).
         included: which model was trained on which example, of shape (models, examples). Examples
             that no other model is without are passed over.
         paired: the model that is attacked.
@@ -169,7 +248,7 @@ def tune_a(
         grid: values of a to try.
     """
     table, marks = _models(references, included)
-    there, _ = _models(references_population, None)
+    there, _ = _models(population_references, None)
     if len(table) < 2 or len(there) != len(table):
         sizes = len(table), len(there)
         validation.fail("reference models", "two or more, the same for the population", sizes)
@@ -197,6 +276,16 @@ def tune_a(
         validation.fail("grid", "one value of a or more", list(grid))
     best = max(tried, key=lambda pair: (pair[1], -pair[0]))
     return Tuning(best[0], tried, int(paired))
+
+
+def _of_labels(name: str, answers: ArrayLike, labels: NDArray[np.int64]) -> _Floats:
+    """The probability of its label for each example, of each model."""
+    table = np.asarray(answers, dtype=np.float64)
+    if table.ndim < 2 or table.shape[-2] != len(labels):
+        validation.fail(name, f"answers about {len(labels)} examples", table.shape)
+    if labels.size and labels.max() >= table.shape[-1]:
+        validation.fail("labels", f"classes below {table.shape[-1]}", int(labels.max()))
+    return table[..., np.arange(len(labels)), labels]
 
 
 def _a(value: float) -> float:
@@ -241,4 +330,4 @@ def _ratios(name: str, target: ArrayLike, whose: str, marginal: ArrayLike) -> _F
 def _probabilities(name: str, values: _Floats) -> None:
     bad = values.size - int(((values >= 0) & (values <= 1 + 1e-9)).sum())
     if bad:
-        validation.fail(name, "probabilities", f"{bad} that are not")
+        validation.fail(name, "numbers from 0 to 1", f"{bad} that are not")

@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.attacks.candidates import Candidates
-from sfumato.attacks.targets import Target, class_numbers
+from sfumato.attacks.target_answers import class_numbers
+from sfumato.attacks.targets import Target
 from sfumato.core import validation
 
 __all__ = ["ShadowOutputs", "Train", "answer_rows", "labels_within", "train_shadows"]

@@ -3,7 +3,7 @@
 Three sources, from the least that an attacker may have to the most:
 
 ===================  ============================================================================
-:func:`hill_climb`   nothing but the target's scores: records that it is confident about
+:func:`hill_climb`   nothing but the target's scores: records that it is sure of
 :func:`independent`  what is public of each feature alone: its values and how common they are
 :func:`noisy`        real records of the same kind, a share of their features wrong
 ===================  ============================================================================
@@ -11,19 +11,21 @@ Three sources, from the least that an attacker may have to the most:
 Hill climbing, for one record of class c. With x the best record so far and k features to change:
 
 1. Ask about x with k features, picked at random, changed: flipped if binary, drawn anew if not.
-2. If the probability of c did not fall, keep the new record. If it is also above ``conf_min`` and
-   c is the most likely class, stop with that probability; it is the record.
-3. If it fell, count a refusal. After more than ``rej_max`` in a row halve k, not below ``k_min``.
+2. If the probability of c did not fall, keep the new record. If it is also above
+   ``least_probability`` and c is the most likely class, stop with that probability; it is the
+   record.
+3. If it fell, count a refusal. After more than ``most_refusals`` in a row halve k, not below
+   ``fewest_changed``. At first k is ``most_changed``.
 
     >>> from sfumato.attacks.membership.record_features import Binary
     >>> def answer(inputs):  # the more ones, the surer of class 1
     ...     ones = inputs.mean(axis=1)
     ...     return np.stack([1 - ones, ones], axis=1)
     >>> made = hill_climb(
-    ...     Target.of_scores(answer), [1, 1, 0], Binary(40), conf_min=0.8, k_max=8,
+    ...     Target.of_scores(answer), [1, 1, 0], Binary(40), least_probability=0.8, most_changed=8,
     ...     generator=np.random.default_rng(1),
     ... )
-    >>> made.found.tolist(), bool((made.confidences > 0.8).all())
+    >>> made.found.tolist(), bool((made.probabilities > 0.8).all())
     ([True, True, True], True)
 
 Many records climb at once: each round asks the target about one proposal of each.
@@ -59,14 +61,14 @@ class Synthesis:
     Attributes:
         inputs: the best record of each climb.
         labels: the class that was asked for.
-        confidences: the target's probability of that class.
+        probabilities: the target's probability of that class.
         found: which climbs ended with a record that counts; only these are worth training on.
         queries: how many questions each climb took.
     """
 
     inputs: NDArray[np.float64]
     labels: NDArray[np.int64]
-    confidences: NDArray[np.float64]
+    probabilities: NDArray[np.float64]
     found: NDArray[np.bool_]
     queries: NDArray[np.int64]
 
@@ -101,49 +103,49 @@ class Synthesis:
 
 def hill_climb(
     target: Target,
-    classes: ArrayLike,
+    labels: ArrayLike,
     features: Features,
     *,
     generator: np.random.Generator,
-    k_max: int = 128,
-    k_min: int = 4,
-    conf_min: float = 0.2,
-    rej_max: int = 10,
+    most_changed: int = 128,
+    fewest_changed: int = 4,
+    least_probability: float = 0.2,
+    most_refusals: int = 10,
     most_queries: int = 1000,
 ) -> Synthesis:
-    """Makes a record of each of ``classes``, as the module says.
+    """Makes a record for each of ``labels``, as the module says.
 
     With a target that answers a limited number of queries, climbing ends when they are spent; what
     was found until then is returned.
 
     Args:
         target: the model; it must show scores.
-        classes: the class wanted of each record.
+        labels: the class wanted of each record.
         features: what a record may be.
         generator: for every random choice.
-        k_max: how many features change at first; at most all of them.
-        k_min: how many change at least.
-        conf_min: the probability that the wanted class must exceed.
-        rej_max: how many refusals in a row are borne before fewer features change.
+        most_changed: how many features change at first; at most all of them.
+        fewest_changed: how many change at least.
+        least_probability: the probability that the wanted class must exceed.
+        most_refusals: how many refusals in a row are borne before fewer features change.
         most_queries: a climb that took so many ends without a record.
 
     Raises:
         NotSeen: if the target does not show scores.
     """
     target.require(View.SCORES)
-    wanted = np.asarray(classes, dtype=np.int64).ravel()
-    validation.count("number of classes", len(wanted))
-    validation.at_least("classes", int(wanted.min()), 0)
-    most = min(validation.count("k_max", k_max), features.count)
-    least = min(validation.count("k_min", k_min), most)
-    sure = validation.open_probability("conf_min", conf_min)
-    patience = validation.at_least("rej_max", rej_max, 0)
+    wanted = np.asarray(labels, dtype=np.int64).ravel()
+    validation.count("number of labels", len(wanted))
+    validation.at_least("labels", int(wanted.min()), 0)
+    most = min(validation.count("most_changed", most_changed), features.count)
+    least = min(validation.count("fewest_changed", fewest_changed), most)
+    sure = validation.open_probability("least_probability", least_probability)
+    patience = validation.at_least("most_refusals", most_refusals, 0)
     state = _Climb(wanted, features, most, generator)
     for _ in range(validation.count("most_queries", most_queries)):
         if not state.climbing.any() or _left(target) < state.climbing.sum():
             break
         state.step(target, least, sure, patience, generator)
-    return Synthesis(state.best, wanted, state.confidence, ~state.climbing, state.queries)
+    return Synthesis(state.best, wanted, state.probability, ~state.climbing, state.queries)
 
 
 class _Climb:
@@ -158,9 +160,9 @@ class _Climb:
     ) -> None:
         rows = len(wanted)
         self.wanted, self.features = wanted, features
-        self.proposed = features.draw(rows, generator)
+        self.proposed = features.draw(rows, generator=generator)
         self.best = self.proposed.copy()
-        self.confidence = np.zeros(rows)
+        self.probability = np.zeros(rows)
         self.k = np.full(rows, k)
         self.refusals = np.zeros(rows, dtype=np.int64)
         self.queries = np.zeros(rows, dtype=np.int64)
@@ -170,8 +172,8 @@ class _Climb:
         self,
         target: Target,
         least: int,
-        conf_min: float,
-        rej_max: int,
+        least_probability: float,
+        most_refusals: int,
         generator: np.random.Generator,
     ) -> None:
         """Asks about every proposal once, and makes the next ones."""
@@ -179,23 +181,23 @@ class _Climb:
         answers = target.probabilities(self.proposed[rows])
         if answers.shape[1] <= self.wanted.max():
             top = answers.shape[1] - 1
-            validation.fail("classes", f"classes of the target, 0 to {top}", self.wanted.max())
+            validation.fail("labels", f"classes of the target, 0 to {top}", self.wanted.max())
         self.queries[rows] += 1
         told = answers[np.arange(len(rows)), self.wanted[rows]]
-        rose = told >= self.confidence[rows]
-        good = rose & (told > conf_min) & (answers.argmax(axis=1) == self.wanted[rows])
+        rose = told >= self.probability[rows]
+        good = rose & (told > least_probability) & (answers.argmax(axis=1) == self.wanted[rows])
         done = good & (generator.random(len(rows)) < told)
         kept, refused = rows[rose], rows[~rose]
-        self.best[kept], self.confidence[kept] = self.proposed[kept], told[rose]
+        self.best[kept], self.probability[kept] = self.proposed[kept], told[rose]
         self.refusals[kept] = 0
         self.refusals[refused] += 1
-        tired = refused[self.refusals[refused] > rej_max]
+        tired = refused[self.refusals[refused] > most_refusals]
         self.k[tired] = np.maximum(least, -(-self.k[tired] // 2))
         self.refusals[tired] = 0
         self.climbing[rows[done]] = False
         on = rows[~done]
-        where = some_features(self.k[on], self.features.count, generator)
-        self.proposed[on] = self.features.changed(self.best[on], where, generator)
+        where = some_features(self.k[on], self.features.count, generator=generator)
+        self.proposed[on] = self.features.changed(self.best[on], where, generator=generator)
 
 
 def noisy(
@@ -218,7 +220,8 @@ def noisy(
     if part > 1:
         validation.fail("share", "between 0 and 1", share)
     changed = np.full(len(rows), round(part * features.count))
-    return features.changed(rows, some_features(changed, features.count, generator), generator)
+    where = some_features(changed, features.count, generator=generator)
+    return features.changed(rows, where, generator=generator)
 
 
 def independent(
@@ -231,7 +234,7 @@ def independent(
     if not marginals:
         validation.fail("marginals", "one for each feature", list(marginals))
     size = validation.count("rows", rows)
-    return np.stack([marginal.draw(size, generator) for marginal in marginals], axis=1)
+    return np.stack([marginal.draw(size, generator=generator) for marginal in marginals], axis=1)
 
 
 def _left(target: Target) -> float:

@@ -8,7 +8,7 @@ example and y its label:
 statistic          needs     score
 =================  ========  =======================================================================
 loss               losses    log p_y, the loss with its sign changed
-confidence         scores    max_c p_c; no label is needed
+top-probability    scores    max_c p_c; no label is needed
 entropy            scores    sum_c p_c log p_c; no label is needed
 modified-entropy   scores    (1 - p_y) log p_y + sum_{c != y} p_c log(1 - p_c)
 =================  ========  =======================================================================
@@ -51,13 +51,13 @@ from sfumato.core import validation
 __all__ = [
     "Statistic",
     "class_thresholds",
-    "confidence_scores",
     "entropy_scores",
     "loss_attack",
     "loss_scores",
     "modified_entropy_scores",
     "statistic_scores",
     "threshold_attack",
+    "top_probability_scores",
 ]
 
 _Floats = NDArray[np.float64]
@@ -68,7 +68,7 @@ class Statistic(StrEnum):
     """Which number tells members; see the module."""
 
     LOSS = "loss"
-    CONFIDENCE = "confidence"
+    TOP_PROBABILITY = "top-probability"
     ENTROPY = "entropy"
     MODIFIED_ENTROPY = "modified-entropy"
 
@@ -84,7 +84,7 @@ def loss_scores(probabilities: ArrayLike, labels: ArrayLike) -> _Floats:
     return _log(p[np.arange(len(y)), y])
 
 
-def confidence_scores(probabilities: ArrayLike) -> _Floats:
+def top_probability_scores(probabilities: ArrayLike) -> _Floats:
     """The largest probability: a model that is sure, of whatever class, says "member"."""
     return _table(probabilities).max(axis=1)
 
@@ -118,8 +118,8 @@ def statistic_scores(
     if kind is Statistic.LOSS:
         return -target.losses(inputs, labels)
     p = target.probabilities(inputs)
-    if kind is Statistic.CONFIDENCE:
-        return confidence_scores(p)
+    if kind is Statistic.TOP_PROBABILITY:
+        return top_probability_scores(p)
     return entropy_scores(p) if kind is Statistic.ENTROPY else modified_entropy_scores(p, labels)
 
 

@@ -59,7 +59,7 @@ __all__ = [
     "gradient_norm_attack",
     "gradient_norm_scores",
     "share_scores",
-    "update_alignment",
+    "update_attack",
     "weight_change",
 ]
 
@@ -200,7 +200,7 @@ def share_scores(
     return np.asarray(np.linalg.solve(products + weight * np.eye(size), right), np.float64)
 
 
-def update_alignment(
+def update_attack(
     target: Target,
     candidates: Candidates,
     update: ArrayLike,

@@ -29,6 +29,7 @@ from sfumato.core.events.composites import (
     RepeatedEvent,
     compose,
     dp_sgd,
+    promises_nothing,
     repeat,
 )
 from sfumato.core.events.leaves import (
@@ -39,6 +40,7 @@ from sfumato.core.events.leaves import (
     GaussianEvent,
     LaplaceEvent,
     Leaf,
+    NotPrivateEvent,
     RandomizedResponseEvent,
     RdpCurveEvent,
     ZcdpEvent,
@@ -56,6 +58,7 @@ __all__ = [
     "GroupedEvent",
     "LaplaceEvent",
     "Leaf",
+    "NotPrivateEvent",
     "ParallelEvent",
     "PoissonSampledEvent",
     "RandomizedResponseEvent",
@@ -65,5 +68,6 @@ __all__ = [
     "compose",
     "dp_sgd",
     "event_from_dict",
+    "promises_nothing",
     "repeat",
 ]

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from sfumato.core import validation
 from sfumato.core.events.base import Event
-from sfumato.core.events.leaves import GaussianEvent, Leaf
+from sfumato.core.events.leaves import GaussianEvent, Leaf, NotPrivateEvent
 from sfumato.core.neighbours import Neighbours
 
 
@@ -30,6 +30,10 @@ def _require_leaf(value: object) -> None:
     if not isinstance(value, Leaf):
         found = value.kind if isinstance(value, Event) else value
         validation.fail("event", "a single release (sample, then repeat or compose)", found)
+    if isinstance(value, NotPrivateEvent):
+        raise ValueError(
+            "a release that promises nothing promises nothing from a sample: leave out the sampling"
+        )
 
 
 def _common_unit(events: Iterable[Event]) -> str:
@@ -194,6 +198,19 @@ class GroupedEvent(_Wrapper):
     def unit_name(self) -> str:
         """The larger unit."""
         return self.unit
+
+
+def promises_nothing(event: Event) -> bool:
+    """Whether a part of ``event`` was released without protection, and so all of it.
+
+    >>> promises_nothing(compose(GaussianEvent(1.0), repeat(NotPrivateEvent(), 3)))
+    True
+    """
+    if isinstance(event, ComposedEvent | ParallelEvent):
+        return any(promises_nothing(part) for part in event.events)
+    if isinstance(event, _Wrapper):
+        return promises_nothing(event.event)
+    return isinstance(event, NotPrivateEvent)
 
 
 def compose(*events: Event) -> Event:

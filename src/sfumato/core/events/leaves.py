@@ -166,6 +166,26 @@ class EpsilonDeltaEvent(Leaf):
 
 
 @dataclass(frozen=True)
+class NotPrivateEvent(Leaf):
+    """Anything released without protection: it promises nothing, at any distance.
+
+    Its epsilon is infinite under every accountant and every relation, alone and composed with
+    anything else. No budget pays for it.
+    """
+
+    kind: ClassVar[str] = "not-private"
+    neighbours: Neighbours = Neighbours.ADD_REMOVE
+    unit: str = "record"
+
+    def _check(self) -> None:
+        """There is nothing else to check."""
+
+    def stretched(self, steps: int) -> Self:
+        """Nothing, still."""
+        return self
+
+
+@dataclass(frozen=True)
 class ExponentialEvent(Leaf):
     """A choice by the exponential mechanism, or any release of ``epsilon``-bounded range.
 

@@ -10,6 +10,7 @@ print(trained.record.guarantee, trained.accuracy)
 from sfumato.learning.recipes.canaries import Canaries, CanaryKind, CanaryScores
 from sfumato.learning.recipes.loading import Run, load_run
 from sfumato.learning.recipes.observing import Point
+from sfumato.learning.recipes.plain import plain_schedule, train_plain
 from sfumato.learning.recipes.presets import preset, preset_names
 from sfumato.learning.recipes.rates import Rate
 from sfumato.learning.recipes.recipe import Recipe
@@ -25,7 +26,9 @@ __all__ = [
     "Run",
     "Trained",
     "load_run",
+    "plain_schedule",
     "preset",
     "preset_names",
     "train",
+    "train_plain",
 ]

@@ -1,7 +1,8 @@
-"""Taking a finished run's model from its folder."""
+"""Models of a recipe: as they begin, and as a finished run's folder holds them."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,13 +12,14 @@ from numpy.typing import NDArray
 from torch import nn
 
 from sfumato.core.functions import names_function
+from sfumato.core.guarantee import Guarantee
 from sfumato.core.records import Record
 from sfumato.learning.models import make_model
 from sfumato.learning.recipes.inputs import input_shape, inputs_of
 from sfumato.learning.recipes.recipe import Recipe
 from sfumato.learning.runs.folder import RunFolder
 
-__all__ = ["Run", "load_run"]
+__all__ = ["Run", "initial_model", "load_run"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Run:
     """A finished run, read back.
 
     Attributes:
-        record: the public record.
+        record: the run's record; public if the run was private.
         recipe: how it was trained.
         model: from inputs in [0, 1], channels first, to logits; features included; in eval mode.
         classes: their names.
@@ -38,6 +40,12 @@ class Run:
     classes: tuple[str, ...]
     folder: RunFolder
 
+    @property
+    def claim(self) -> Guarantee | None:
+        """What the run promises; None for a run without privacy, which promises nothing."""
+        guarantee = self.record.guarantee
+        return guarantee if math.isfinite(guarantee.epsilon) else None
+
     @torch.no_grad()
     def scores(self, inputs: NDArray, batch: int = 1024) -> NDArray[np.float64]:
         """The model's probabilities for inputs as their data set holds them: (n, classes)."""
@@ -45,6 +53,26 @@ class Run:
         rows = inputs_of(np.asarray(inputs), (bounds[0], bounds[1]))
         parts = [self.model(part).softmax(1).double() for part in rows.split(batch)]
         return torch.cat(parts).numpy()
+
+
+def initial_model(recipe: Recipe, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """The recipe's model with its initial weights, which follow from the seed and are public.
+
+    Args:
+        recipe: whose ``seed`` is set.
+        shape: of one row's features.
+        classes: how many.
+    """
+    assert recipe.seed is not None
+    with torch.random.fork_rng():
+        torch.manual_seed(recipe.seed)
+        try:
+            return make_model(recipe.model, shape, classes, **recipe.model_options)
+        except ValueError as error:
+            raise ValueError(
+                f"{error} (inputs of the model are features {recipe.features.kind!r} of shape "
+                f"{shape}; with features none they are the data's own)"
+            ) from None
 
 
 def load_run(path: str | Path, *, run_code: bool = False) -> Run:

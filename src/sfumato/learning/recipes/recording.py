@@ -28,7 +28,8 @@ def public_record(
             "bounds": list(data.bounds),
             "public_size": trainer.plan.lots.population,
             "citation": data.citation,
-        },
+        }
+        | ({} if data.rows is None else {"rows": data.rows}),
         "public_features": prepared.features.provenance,
         "tuning": recipe.origin,
         "test_set": _test_set(data, evaluation),

@@ -7,15 +7,17 @@
 ``curator/``               for the owner's eyes: the request, checkpoints, losses, private results
 =========================  =========================================================================
 
-The first three may be shown to anybody: they hold only what was charged for, or what is public. A
-folder is whole (:attr:`RunFolder.finished`) once ``record.json`` is there, which is written last.
-Nothing here is ever unpickled.
+The first three may be shown to anybody: they hold only what was charged for, or what is public. Of
+a run without privacy all of it, the folder itself included, is for the owner alone. A folder is
+whole (:attr:`RunFolder.finished`) once ``record.json`` is there, which is written last. Nothing in
+it is ever unpickled.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,7 +31,7 @@ from sfumato.learning.dp_sgd.journal import write_whole
 __all__ = ["RunFolder"]
 
 _RECORD, _MODEL, _CURVE = "record.json", "model.safetensors", "learning-curve.png"
-_CURATOR, _REQUEST = "curator", "request.json"
+_CURATOR, _REQUEST, _PRIVATE = "curator", "request.json", "private"
 
 
 @final
@@ -38,10 +40,12 @@ class RunFolder:
 
     Args:
         path: of the folder; :meth:`begin` creates it.
+        public: whether the record and the model may be shown. If not, nobody but the owner may
+            open the folder, and the request says so to whoever finds a run that was cut off.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path, *, public: bool = True) -> None:
+        self.path, self._public = Path(path), public
         self._made: list[Path] = []  # folders that begin() made, the innermost first
 
     @property
@@ -79,6 +83,12 @@ class RunFolder:
         """Whether it holds a run that came to its end."""
         return self.record_file.exists()
 
+    @property
+    def without_privacy(self) -> bool:
+        """Whether it holds a run without privacy, finished or not, as its request says."""
+        asked = (self.curator / _REQUEST).exists()
+        return asked and self.read_curator(_REQUEST).get(_PRIVATE) is False
+
     # --- the request ----------------------------------------------------------------------------
 
     def require_new(self) -> None:
@@ -90,6 +100,12 @@ class RunFolder:
         if self.finished:
             raise ValueError(
                 f"out must be a new folder, but {self.path} holds a finished run: give another"
+            )
+        if self.without_privacy:
+            raise ValueError(
+                f"out must be a new folder, but {self.path} holds a run without privacy that was "
+                "cut off, or is still at work. Nothing was charged for it, and it cannot be gone "
+                f"on with: remove it (rm -r {shlex.quote(str(self.path))}), or give another folder"
             )
         if self.begun:
             raise ValueError(
@@ -106,15 +122,20 @@ class RunFolder:
             ValueError: if the folder cannot take a run, or the request is no JSON; nothing is made.
         """
         self.require_new()
-        text = _json(dict(request))
+        text = _json(dict(request) | ({} if self._public else {_PRIVATE: False}))
         self._made = [p for p in (self.path, *self.path.parents) if not p.exists()]
-        self.curator.mkdir(mode=0o700, parents=True)
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not self._public:
+            self.path.chmod(0o700)
+        self.curator.mkdir(mode=0o700)
         self.curator.chmod(0o700)
         write_whole(self.curator / _REQUEST, text)
 
     def abandon(self) -> None:
         """Undoes :meth:`begin` for a run that came to nothing: no row read, nothing charged."""
         shutil.rmtree(self.curator, ignore_errors=True)
+        if not self._public and not self.finished:
+            self.model_file.unlink(missing_ok=True)
         for path in self._made:
             with contextlib.suppress(OSError):  # another run may have begun beside it
                 path.rmdir()
@@ -133,7 +154,7 @@ class RunFolder:
 
     def write_record(self, record: Mapping[str, Any]) -> None:
         """The last of a run's files."""
-        write_whole(self.record_file, _json(record), public=True)
+        write_whole(self.record_file, _json(record), public=self._public)
 
     def record(self) -> dict[str, Any]:
         """The public record.
@@ -147,7 +168,7 @@ class RunFolder:
 
     def write_model(self, tensors: Mapping[str, Tensor]) -> None:
         """The trained weights."""
-        write_whole(self.model_file, _packed(tensors), public=True)
+        write_whole(self.model_file, _packed(tensors), public=self._public)
 
     def model(self) -> dict[str, Tensor]:
         """The trained weights, on the CPU."""

@@ -1,0 +1,32 @@
+"""What tests of commands share: a command run in a folder, and what it said."""
+
+import shlex
+
+import pytest
+
+from sfumato.cli.main import main
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Where commands are run; a file may have a folder of its own."""
+    return tmp_path
+
+
+@pytest.fixture
+def run(folder, monkeypatch, capsys):
+    """Runs a command as it is typed, on one thread: its exit code, output and errors."""
+    import torch
+
+    monkeypatch.chdir(folder)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+
+    def said(text):
+        with pytest.raises(SystemExit) as ended:
+            main(shlex.split(text))
+        shown = capsys.readouterr()
+        return ended.value.code or 0, shown.out, shown.err
+
+    yield said
+    torch.set_num_threads(threads)
