@@ -145,7 +145,9 @@ _HOMES = {
         "PrivatePCA PublicNetwork ScatteringFeatures StandardizedScattering"
     ),
     "sfumato.learning.models": "make_model",
-    "sfumato.learning.recipes": "Canaries Rate Recipe Run Trained load_run preset train train_plain",
+    "sfumato.learning.recipes": (
+        "Canaries Rate Recipe Run Trained load_run preset train train_plain"
+    ),
     "sfumato.ledger": "Budget BudgetExceeded Ledger",
     "sfumato.mechanisms.crossover": "crossover_dimension laplace_or_gaussian",
     "sfumato.mechanisms.discrete_gaussian": "DiscreteGaussian",

@@ -38,7 +38,9 @@ def leaves(relation):
 
 
 any_leaf = st.one_of(
-    leaves(relations), st.builds(events.RandomizedResponseEvent, positive, st.integers(2, 9))
+    leaves(relations),
+    st.builds(events.RandomizedResponseEvent, positive, st.integers(2, 9)),
+    st.builds(events.NotPrivateEvent, relations),
 )
 sampled = st.one_of(
     st.builds(events.PoissonSampledEvent, leaves(not_replace), st.floats(1e-4, 1)),
@@ -72,7 +74,7 @@ def test_the_strategies_above_know_every_kind():
     known = {
         "gaussian laplace discrete-laplace discrete-gaussian epsilon-delta exponential zcdp",
         "rdp-curve randomized-response poisson-sampled fixed-size-sampled composed repeated",
-        "parallel grouped",
+        "parallel grouped not-private",
     }
     assert set(_KINDS) == {kind for line in known for kind in line.split()}
 
@@ -212,6 +214,7 @@ STRETCH = [
     (events.ExponentialEvent(0.1), events.ExponentialEvent(0.1 * 3)),
     (events.ZcdpEvent(0.1), events.ZcdpEvent(0.1 * 9)),
     (events.EpsilonDeltaEvent(0.1), events.EpsilonDeltaEvent(0.1 * 3)),
+    (events.NotPrivateEvent(), events.NotPrivateEvent()),
 ]
 
 
@@ -219,6 +222,20 @@ STRETCH = [
 def test_what_an_event_says_of_data_three_steps_apart(event, three_steps):
     assert event.stretched(3) == three_steps
     assert event.stretched(1) == event
+
+
+@given(trees)
+def test_a_part_that_promises_nothing_is_found_wherever_it_is(event):
+    assert events.promises_nothing(event) == ("not-private" in json.dumps(event.to_dict()))
+
+
+def test_what_promises_nothing_is_not_sampled():
+    for make in (
+        lambda event: events.PoissonSampledEvent(event, 0.1),
+        lambda event: events.FixedSizeSampledEvent(event, 1, 10),
+    ):
+        with pytest.raises(ValueError, match="leave out the sampling"):
+            make(events.NotPrivateEvent())
 
 
 def test_stretched_opaque_and_rdp_events():

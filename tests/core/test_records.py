@@ -6,7 +6,8 @@ import json
 import pytest
 
 from sfumato.core import SYSTEM, Guarantee, Neighbours, Record, Release, SeededCoins
-from sfumato.core.events import LaplaceEvent
+from sfumato.core.events import LaplaceEvent, NotPrivateEvent, repeat
+from sfumato.core.records import NOT_PRIVATE, UNPROTECTED
 
 PROMISE = Guarantee(1.0, 0.0, Neighbours.ADD_REMOVE)
 
@@ -61,3 +62,24 @@ def test_a_release_shows_its_cost_its_error_and_its_stamp():
     assert "NOT PRIVATE" in str(stamped)
     assert "NOT PRIVATE" in stamped.to_dict()["warning"]
     json.dumps(stamped.to_dict())
+
+
+NOTHING = Guarantee(float("inf"), 0.0, Neighbours.ADD_REMOVE)
+
+
+def test_what_promises_nothing_is_never_private_and_says_why():
+    for event in (NotPrivateEvent(), repeat(NotPrivateEvent(), 3)):
+        made = Record("plain", {}, event, NOTHING, private=True)
+        assert not made.private
+        assert made.to_dict()["warning"] == UNPROTECTED
+        assert not Record.from_dict(made.to_dict() | {"private": True}).private
+        shown = Release(0.9, event, NOTHING)
+        assert shown.to_dict()["private"] is False
+        assert shown.to_dict()["warning"] == UNPROTECTED
+        assert UNPROTECTED in str(shown)
+
+
+def test_seeded_coins_keep_a_warning_of_their_own():
+    made = record()
+    made.touch(SeededCoins(1))
+    assert made.to_dict()["warning"] == NOT_PRIVATE != UNPROTECTED

@@ -314,6 +314,21 @@ class Roc:
         ]
         return max(found, key=lambda excess: excess.margin)
 
+    def to_dict(self, points: int = 160) -> dict[str, Any]:
+        """JSON-ready: points of the curve, closer to each other where false alarms are rare."""
+        asked = np.concatenate(
+            [
+                np.geomspace(1 / max(self.others, 2), 1.0, points // 2),
+                np.linspace(0, 1, points // 2),
+            ]
+        )
+        places = np.searchsorted(self.false_positive_rates, asked, side="right") - 1
+        kept = np.unique([0, *places.tolist(), len(self.false_positive_rates) - 1])
+        return {
+            "false_positive_rates": self.false_positive_rates[kept].tolist(),
+            "true_positive_rates": self.true_positive_rates[kept].tolist(),
+        }
+
     def _limits(self, alpha: float) -> list[Interval]:
         """A lower limit of TPR and an upper one of FPR at each rank, all but for ``alpha``."""
         ranks = _ranks(self.others)

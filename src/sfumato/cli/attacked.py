@@ -113,6 +113,7 @@ def _run(
 ) -> Attacked:
     from sfumato.attacks.targets import Target
     from sfumato.data import Declaration, load_dataset
+    from sfumato.data.first_rows import first_rows
     from sfumato.learning.recipes.loading import load_run
 
     run = load_run(path, run_code=trust)
@@ -126,8 +127,9 @@ def _run(
         said = source["declared"]
         known = None if said is None else Declaration.from_dict(said)
         loaded = load_dataset(source["data"], known, source["test"])
+    loaded = first_rows(loaded, run.record.facts["data"].get("rows"))
     target = Target.of_module(run.model, str(path))
-    return Attacked(target, loaded, run.record.guarantee, run.folder, run.recipe)
+    return Attacked(target, loaded, run.claim, run.folder, run.recipe)
 
 
 def _own_target(name: str, shape: tuple[int, ...]) -> Target:

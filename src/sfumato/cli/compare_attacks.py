@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["compare"]
 
 _OPTIONS = {"mlp": {"hidden": 100}}  # of networks that are larger by default
+_RATES = {"cnn": 0.01}  # of networks that a rate of 0.05 does not train
 _LOTS = 4  # the reciprocal of the sample rate: few steps, large lots, as few rows ask for
 
 
@@ -158,7 +159,8 @@ def _planned(data: Dataset, asked: dict[str, Any]) -> _Plan:
         return make_model(name, shape, classes, **_OPTIONS.get(name, {}))
 
     fresh_weights(make, 1, 0)  # raises for models that cannot be trained as one
-    schedule = Schedule(asked["epochs"], 32, rate=0.05, weight_decay=0.0)
+    rate = _RATES.get(name, 0.05)
+    schedule = Schedule(asked["epochs"], 32, rate=rate, weight_decay=0.0)
     recipe = _recipe(pool, name, asked["epsilon"])
     return _Plan(pool, make, schedule, recipe, recipe.plan(len(pool.labels) // 2).guarantee)
 

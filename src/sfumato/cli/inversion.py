@@ -14,6 +14,7 @@ from sfumato.cli.attacked_options import Data, Declared, Model, Run, Seed, Test,
 from sfumato.cli.options import AsJson, Plot
 from sfumato.cli.output import plain_table, working
 from sfumato.cli.statistics_attacks import CURATOR, below, show
+from sfumato.core.pictures import pack_pictures
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +68,11 @@ def inversion(
     if plot is not None:
         _draw(what, found, judged, plot)
     result = found.to_dict() | {"recognition": judged.to_dict(), "closeness": near.to_dict()}
-    kept = what.keep(_RESULT, result)
+    pictures = {
+        "names": [what.data.classes[label] for label in found.labels],
+        "pictures": pack_pictures(found.images),
+    }
+    kept = what.keep(_RESULT, result | pictures)
     notes = [str(judged), str(near), CURATOR] + ([] if kept is None else [f"Kept in {kept}"])
     table = _table(what, found, judged)
     show(Group(table, *below(*notes)), result, as_json, {"plot": plot})

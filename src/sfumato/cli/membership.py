@@ -52,15 +52,25 @@ def membership(
 
     sfumato attack membership --model my.py:load --data digits
     """
+    if shadows:
+        from sfumato.cli.shadowed import FEWEST_SHADOWS
+        from sfumato.core import validation
+
+        validation.at_least("shadows", shadows, FEWEST_SHADOWS)
     with working("attacking"):
         what = attacked(run, model, data, declared, test, trust)
         candidates = what.candidates(rows, seed)
-        reports = _alone(what, candidates, seed)
+        reports, asked = _alone(what, candidates, seed)
         if shadows:
             reports |= _with_shadows(what, candidates, shadows, epochs, seed)
     if plot is not None:
         draw_curves(reports, what.claim, plot)
-    found = {"attacks": [report_with_claim(report, what.claim) for report in reports.values()]}
+    found = {
+        "attacks": [
+            report_with_claim(report, what.claim) | _exposed(what, report, asked[name])
+            for name, report in reports.items()
+        ]
+    }
     kept = what.keep(_RESULT, {"channel": "curator"} | found)
     notes = [CURATOR] + ([] if kept is None else [f"Kept in {kept}"])
     table = reports_table(what.target.name, reports, what.claim)
@@ -73,8 +83,27 @@ def report_with_claim(report: MembershipReport, claim: Guarantee | None) -> dict
     return report.to_dict() | {"exceeds_claim": exceeds}
 
 
-def _alone(what: Attacked, candidates: Candidates, seed: int) -> dict[str, MembershipReport]:
-    """What needs no other model, from the least that is seen to the most."""
+def _exposed(what: Attacked, report: MembershipReport, candidates: Candidates) -> dict[str, Any]:
+    """The most exposed members with their classes, and as pictures where they are images."""
+    from sfumato.core.pictures import pack_pictures
+
+    places = report.most_exposed()
+    listed = [
+        one | {"class": what.data.classes[int(candidates.labels[place])]}
+        for one, place in zip(report.to_dict()["most_exposed"], places, strict=True)
+    ]
+    found: dict[str, Any] = {"most_exposed": listed}
+    if candidates.inputs.ndim == 4:
+        found["pictures"] = pack_pictures(candidates.inputs[places])
+    return found
+
+
+def _alone(
+    what: Attacked, candidates: Candidates, seed: int
+) -> tuple[dict[str, MembershipReport], dict[str, Candidates]]:
+    """What needs no other model, from the least that is seen to the most; and who was asked."""
+    from collections import defaultdict
+
     import numpy as np
 
     from sfumato.attacks.membership.label_only import gap_attack, robustness_attack, shifts
@@ -83,6 +112,7 @@ def _alone(what: Attacked, candidates: Candidates, seed: int) -> dict[str, Membe
     from sfumato.attacks.targets import View
 
     target, generator = what.target, np.random.default_rng(seed)
+    asked = defaultdict[str, "Candidates"](lambda: candidates)
     found = {"labels": gap_attack(target.showing(View.LABELS), candidates)}
     if candidates.inputs.ndim == 4:
         found["labels, shifted"] = robustness_attack(
@@ -95,9 +125,9 @@ def _alone(what: Attacked, candidates: Candidates, seed: int) -> dict[str, Membe
             scored, candidates, "modified-entropy", generator=generator
         )
     if target.shows(View.GRADIENTS):
-        fewer = candidates.balanced(_GRADIENTS, generator=generator)
-        found["gradient norm"] = gradient_norm_attack(target, fewer)
-    return found
+        asked["gradient norm"] = candidates.balanced(_GRADIENTS, generator=generator)
+        found["gradient norm"] = gradient_norm_attack(target, asked["gradient norm"])
+    return found, asked
 
 
 def _with_shadows(

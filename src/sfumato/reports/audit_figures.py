@@ -14,6 +14,8 @@ __all__ = ["ClaimLine", "GaugeLine", "claims_figure", "gauge_figure"]
 ClaimLine = tuple[str, float, float, float]
 """A title, the epsilon that was claimed, the one that was found, and the one that holds."""
 
+_BROKEN = "#b3261e"  # a claim that does not hold
+
 GaugeLine = tuple[str, float, float]
 """A run's name, the epsilon that was found at least, and the one that was claimed at most."""
 
@@ -51,19 +53,20 @@ def gauge_figure(
 
     Found beyond the claim, the bar is red: then the claim does not hold.
     """
-    figure, axes = new_figure(title, "epsilon", "", (5.6, 1.3 + 0.5 * len(lines)))
+    figure, axes = new_figure(title, "epsilon", "", (5.6, 1.3 + 0.6 * len(lines)))
+    longest = max(max(found, claimed) for _, found, claimed in lines) or 1.0
     for place, (_, found, claimed) in enumerate(reversed(lines)):
-        broken = found > claimed
+        colour = _BROKEN if found > claimed else COLOURS[0]
         axes.barh(place, max(found, claimed), height=0.5, color=PALE, zorder=1)
-        axes.barh(place, found, height=0.5, color="#b3261e" if broken else COLOURS[0], zorder=2)
-        axes.plot([claimed, claimed], [place - 0.36, place + 0.36], color=INK, linewidth=2.5)
-        for value, text, side in ((found, "at least", 1), (claimed, "claimed", -1)):
-            axes.annotate(
-                f"{text} {value:.3g}", (value, place), (0, 13 * side), ha="center", va="center",
-                textcoords="offset points", fontsize=8,
-            )  # fmt: skip
+        axes.barh(place, found, height=0.5, color=colour, zorder=2)
+        axes.plot([claimed, claimed], [place - 0.34, place + 0.34], color=INK, linewidth=2.5)
+        said = f"at least {found:.3g} of {claimed:.3g}"
+        axes.annotate(
+            said, (max(found, claimed), place), (8, 0), textcoords="offset points", va="center",
+            fontsize=9, color=INK,
+        )  # fmt: skip
     axes.set_yticks(range(len(lines)), [name for name, *_ in reversed(lines)])
-    axes.set_ylim(-0.8, len(lines) - 0.2)
-    axes.set_xlim(left=0)
-    axes.grid(False, axis="y")
+    axes.set_ylim(-0.6, len(lines) - 0.4)
+    axes.set_xlim(0, 1.45 * longest)
+    axes.grid(visible=False, axis="y")
     return figure

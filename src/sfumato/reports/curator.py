@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sfumato.core.guarantee import round_up
 from sfumato.reports import findings
 from sfumato.reports.card import RECORD, card_sections, fingerprints, release_sections
 from sfumato.reports.documents import (
@@ -144,11 +145,14 @@ def _accuracies(runs: Sequence[CuratorRun]) -> list[Block]:
             continue
         used.append(accuracy.source)
         if run.promises_something:
-            points.append((float(run.sources.raw(_EPSILON)), float(accuracy.value), None))
+            epsilon = round_up(float(run.sources.raw(_EPSILON)), 3)
+            points.append((epsilon, float(accuracy.value), None))
         elif run.sources.has(_EPSILON):
             baseline = float(accuracy.value)
     if not points:
         return [Paragraph("No run with a guarantee has an accuracy on record.", "note")]
+    if len(used) == 1:
+        return [Paragraph("One run alone shows no cost: add one without privacy.", "note")]
     figure = accuracy_by_epsilon_figure(
         {"with privacy": sorted(points)}, title="Accuracy at each epsilon", baseline=baseline
     )

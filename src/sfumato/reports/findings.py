@@ -114,7 +114,7 @@ def power(run: Sources, at: str, place: int) -> Cell:
     where = f"{at}/power/{place}"
     if not run.has(where) or not run.raw(where).get("measurable", True):
         return "too few others"
-    return run.fact(f"{where}/found", per_cent_text)
+    return run.fact(f"{where}/members_found", per_cent_text)
 
 
 def most_exposed(runs: Named) -> list[Block]:
@@ -155,14 +155,14 @@ def inversions(runs: Named) -> list[Block]:
     for name, run in runs.items():
         try:
             images = unpack_pictures(run.raw(f"{INVERSION}#/pictures"))
-            judged: list[dict[str, Any]] = run.raw(f"{INVERSION}#/recognition/classes")
+            judged: dict[str, Any] = run.raw(f"{INVERSION}#/recognition/by_class")
             classes = run.raw(f"{INVERSION}#/names")
-            seen = [bool(one["first"]) for one in judged]
+            seen = [bool(one["first"]) for one in judged.values()]
             rows.append((name, images, seen))
             table.append(
-                (name, run.fact(f"{INVERSION}#/recognition/recognised", per_cent_text),
-                 (run.fact(f"{INVERSION}#/recognition/interval/0", per_cent_text), " to ",
-                  run.fact(f"{INVERSION}#/recognition/interval/1", per_cent_text)))
+                (name, run.fact(f"{INVERSION}#/recognition/accuracy", per_cent_text),
+                 (run.fact(f"{INVERSION}#/recognition/accuracy_interval/0", per_cent_text), " to ",
+                  run.fact(f"{INVERSION}#/recognition/accuracy_interval/1", per_cent_text)))
             )  # fmt: skip
         except NotOnRecord as missing:
             blocks.append(Missing(str(missing), _remedy("attack inversion", name)))

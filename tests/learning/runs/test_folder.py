@@ -130,3 +130,34 @@ def test_tensors_that_share_memory_are_stored_each(tmp_path):
 def test_nothing_there(tmp_path):
     with pytest.raises(ValueError, match=r"must hold a run, but has no curator/request\.json"):
         RunFolder(tmp_path).request()
+
+
+# --- without privacy ------------------------------------------------------------------------------
+
+
+def test_of_a_run_without_privacy_everything_is_the_owner_s(tmp_path):
+    (tmp_path / "there").mkdir(mode=0o755)
+    for name in ("there", "new"):
+        folder = RunFolder(tmp_path / name, public=False)
+        folder.begin({"recipe": {}})
+        folder.write_model({"w": torch.ones(3)})
+        folder.write_record({})
+        assert mode(folder.path) == mode(folder.curator) == "0o700"
+        assert mode(folder.record_file) == mode(folder.model_file) == "0o600"
+        assert RunFolder(folder.path).without_privacy
+    assert not begun(tmp_path / "private").without_privacy
+    assert not RunFolder(tmp_path / "nowhere").without_privacy
+
+
+def test_a_run_without_privacy_that_was_killed_says_what_to_do(tmp_path):
+    RunFolder(tmp_path / "a b", public=False).begin({})
+    with pytest.raises(ValueError, match=r"cannot be gone on with: remove it \(rm -r '.*a b'\)"):
+        RunFolder(tmp_path / "a b").require_new()
+
+
+def test_an_abandoned_run_without_privacy_leaves_no_model(tmp_path):
+    folder = RunFolder(tmp_path / "a", public=False)
+    folder.begin({})
+    folder.write_model({"w": torch.ones(3)})
+    folder.abandon()
+    assert list(tmp_path.iterdir()) == []

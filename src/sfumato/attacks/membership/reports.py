@@ -239,6 +239,7 @@ class MembershipReport:
             "advantage": self.roc.advantage,
             "balanced_accuracy": self.roc.balanced_accuracy,
             "power": [power.to_dict() for power in self.power],
+            "roc": self.roc.to_dict(),
             "threshold": _plain(self.threshold),
             "threshold_chosen_by": "attack" if self.own_threshold else "half of the candidates",
             "calls": [calls.to_dict() for calls in self.calls],

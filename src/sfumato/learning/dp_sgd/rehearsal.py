@@ -39,6 +39,7 @@ from torch.utils import _pytree as pytree
 
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.layout import AmbiguousLayout, telling_sizes
+from sfumato.learning.dp_sgd.gradients.precision import full_precision
 from sfumato.learning.dp_sgd.gradients.tape import Tape
 from sfumato.learning.dp_sgd.recording import Recorder
 from sfumato.learning.dp_sgd.stepping import as_training_error
@@ -113,10 +114,11 @@ def rehearse(
     before = {name: b.detach().clone() for name, b in model.named_buffers()}
     recorder.tape.on_call = still = HoldStill(model)
     try:
-        yield from _learn(recorder, imitate, copies)
-        yield from _Rehearsal(recorder, still, imitate(_ALONE * copies), copies).play(
-            imitate, crowd
-        )
+        with full_precision():  # in TF32, convolutions of three rows and of one differ too much
+            yield from _learn(recorder, imitate, copies)
+            yield from _Rehearsal(recorder, still, imitate(_ALONE * copies), copies).play(
+                imitate, crowd
+            )
         changed = [n for n, b in model.named_buffers() if not _same(b, before.get(n))]
     finally:
         recorder.tape.on_call = None

@@ -198,6 +198,7 @@ class _PlainRun:
                         self.observer.evaluated(point)
         finally:
             self.history.close()
+        self.head.zero_grad()  # the last batch's gradient is nobody's business
         self.own_accuracy = accuracy_of(self.head, rows, wanted)
 
     def _tested(self) -> tuple[Tensor, Tensor] | None:

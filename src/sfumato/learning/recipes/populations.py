@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from sfumato.core import validation
 from sfumato.data import Dataset, Examples
-from sfumato.learning.dp_sgd.gradients.precision import full_precision
 from sfumato.learning.dp_sgd.journal import write_whole
 from sfumato.learning.models import make_model
 from sfumato.learning.recipes.inputs import input_shape
@@ -74,8 +73,7 @@ def private_population(
         if model is None:
             own = Examples(inputs[chosen], labels[chosen])
             part = replace(data, train=own, test=nobody, owners=None, public_size=size)
-            with full_precision():  # in TF32, convolutions of a few rows and of many differ
-                result = train(fixed, part, device=device, evaluations=0, observer=Shown(False))
+            result = train(fixed, part, device=device, evaluations=0, observer=Shown(False))
             model = result.model.eval()
             kept.finish(number, model)
         trained.append(model)
