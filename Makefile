@@ -21,6 +21,9 @@ setup: .venv/.ready
 	@command -v npm >/dev/null || { echo "Installing npm, one of the places that images come from ..."; \
 	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq npm >/dev/null; } \
 	  || echo "make: no npm and no right to install it: images come from their public address alone"
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { echo "Installing Chromium for the tests that look at reports ..."; \
+	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq chromium >/dev/null 2>&1; } \
+	  || echo "make: no Chromium and no right to install it: the tests in a browser will be skipped"
 	@$(PYTHON) -m venv .venv
 	@echo "Installing the locked dependencies into .venv (a few minutes) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev,peers,queries,polars,postgres,spark,tables,torch,digits]'

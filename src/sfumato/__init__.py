@@ -105,6 +105,7 @@ if TYPE_CHECKING:
     from sfumato.mechanisms.randomized_response import RandomizedResponse
     from sfumato.mechanisms.sensitivity import falsify
     from sfumato.mechanisms.sparse_vector import SparseVector
+    from sfumato.plots import plot
     from sfumato.queries import (
         Answer,
         ArgMax,
@@ -162,6 +163,7 @@ _HOMES = {
     "sfumato.mechanisms": "sensitivity",
     "sfumato.mechanisms.sensitivity": "falsify",
     "sfumato.mechanisms.sparse_vector": "SparseVector",
+    "sfumato.plots": "plot",
     "sfumato.queries": (
         "Answer ArgMax Count CountUnits Crosstab Histogram LocalCount LocalFrequency LocalMean "
         "Mean Median MostCommon Protected Quantile Sum Variance protect"
@@ -262,6 +264,7 @@ __all__ = [
     "load_table",
     "make_model",
     "noisy_count",
+    "plot",
     "preset",
     "privacy_profile",
     "protect",

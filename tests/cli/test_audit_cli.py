@@ -5,7 +5,7 @@ import json
 import pytest
 
 TRAIN = (
-    "train dp-sgd --data digits --features none --noise-multiplier 2 --steps 30 --lot-size 200 "
+    "train dp-sgd --data digits --features none --noise-multiplier 0.7 --steps 30 --lot-size 200 "
     "--learning-rate 1 --clip 1 --no-progress --evaluations 0"
 )
 

@@ -26,7 +26,8 @@ from sfumato.accounting.support import UnsupportedError
 from sfumato.core import validation
 from sfumato.core.events import Event, GaussianEvent
 from sfumato.core.gaussian_profile import gaussian_delta
-from sfumato.core.guarantee import Guarantee
+from sfumato.core.guarantee import Guarantee, round_up
+from sfumato.core.html import facts_table
 from sfumato.core.neighbours import Neighbours
 
 __all__ = ["DEFAULT_DELTAS", "PrivacyProfile", "privacy_profile"]
@@ -58,6 +59,19 @@ class PrivacyProfile:
         above = int(np.searchsorted(self.alphas, rate, side="left"))
         return float(1 - self.betas[min(above, len(self.betas) - 1)])
 
+    def _repr_html_(self) -> str:
+        rows = [
+            (f"{one.delta:g}", _shown(one.epsilon), one.neighbours.describe(one.unit))
+            for one in self.guarantees
+        ]
+        note = (
+            "Any attacker's true positive rate is above its false positive rate by at most "
+            f"{_shown(self.advantage)}, and is at most {_shown(self.power_at(0.01))} where that is "
+            "0.01."
+        )
+        headings = ("delta", "epsilon", "neighbours")
+        return facts_table("Privacy profile", rows, headings=headings, note=note)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         return {
@@ -65,6 +79,10 @@ class PrivacyProfile:
             "advantage": self.advantage,
             "trade_off": {"alpha": self.alphas.tolist(), "beta": self.betas.tolist()},
         }
+
+
+def _shown(value: float) -> str:
+    return "infinite" if np.isinf(value) else f"{round_up(value):.10g}"
 
 
 def privacy_profile(

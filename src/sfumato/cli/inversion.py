@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["inversion"]
 
 _RESULT = "inversion.json"
+_PUBLIC = 10000  # pictures to learn from, at most: the last ones, without members
 _EXAMPLES = 1000  # members and others that reconstructions are compared with
 
 
@@ -87,6 +88,7 @@ def _invert(what: Attacked, method: str, public: str | None, steps: int, seed: i
         invert_with_prior,
         train_autoencoder_prior,
     )
+    from sfumato.attacks.candidates import shared_rows
     from sfumato.data import load_dataset
     from sfumato.learning.recipes.inputs import input_shape, inputs_of
 
@@ -99,7 +101,8 @@ def _invert(what: Attacked, method: str, public: str | None, steps: int, seed: i
         known = load_dataset(public)
         if input_shape(known.shape) != shape:
             raise ValueError(f"public must have images of shape {shape}, got {known.shape}")
-        pictures = inputs_of(known.train.inputs[:20000], known.bounds).numpy()
+        pictures = inputs_of(known.train.inputs[-_PUBLIC:], known.bounds).numpy()
+        pictures = pictures[~shared_rows(pictures, what.inputs(what.data.train.inputs))]
         prior = train_autoencoder_prior(pictures, generator=generator)
     return invert_with_prior(target, labels, shape, generator=generator, prior=prior, steps=steps)
 

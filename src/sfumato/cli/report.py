@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +55,7 @@ def report(
     from sfumato.reports.writing import check_format, write_document
 
     check_format(out)
+    _check_edition(edition)
     with working("reading the records"):
         found = gather(paths, ledger, dataset or ())
         document = make_report(found, edition, title)
@@ -77,12 +77,12 @@ class Gathered:
     """What a report is made from.
 
     Attributes:
-        runs: their folders.
+        runs: their folders, by name.
         answers: the released statistics.
         ledgers: the budgets.
     """
 
-    runs: tuple[Path, ...]
+    runs: dict[str, Path]
     answers: tuple[Sources, ...]
     ledgers: tuple[Sources, ...]
 
@@ -91,21 +91,39 @@ def gather(paths: Sequence[Path], ledger: str | None, datasets: Sequence[str]) -
     """Sorts out what the paths are.
 
     Raises:
-        ValueError: for a path that is neither a run nor an answer.
+        ValueError: for a path that is neither a run nor an answer, or is given twice.
     """
     runs: list[Path] = []
-    answers: list[Sources] = []
+    files: list[Path] = []
     for path in paths:
         if _is_run(path):
             runs.append(path)
         elif path.is_dir():
-            files = sorted(path.glob("*.json"))
-            if not files:
-                raise ValueError(f"{path} must hold a run or answers (*.json), but holds neither")
-            answers += [_answer(file) for file in files]
+            found = sorted(path.glob("*.json"))
+            if not found:
+                raise ValueError(
+                    f"{path} must be one run's folder or hold answers (*.json), but is neither"
+                )
+            files += found
         else:
-            answers.append(_answer(path))
-    return Gathered(tuple(runs), tuple(answers), tuple(_budgets(ledger, datasets)))
+            files.append(path)
+    named = _named(runs)
+    answers = [_answer(path, name) for name, path in _named(files).items()]
+    return Gathered(named, tuple(answers), tuple(_budgets(ledger, datasets)))
+
+
+def _named(paths: Sequence[Path]) -> dict[str, Path]:
+    """Names of their own: the last part of each path, or as many parts as tell all apart."""
+    whole = [path.resolve() for path in paths]
+    for path in whole:
+        if whole.count(path) > 1:
+            raise ValueError(f"{path} must be given once, but is twice")
+    most = max((len(path.parts) for path in whole), default=1)
+    for parts in range(1, most + 1):
+        names = ["/".join(path.parts[-parts:]) for path in whole]
+        if len(set(names)) == len(names):
+            return dict(zip(names, paths, strict=True))
+    raise AssertionError("different paths have different names")
 
 
 def _is_run(path: Path) -> bool:
@@ -116,17 +134,24 @@ def _is_run(path: Path) -> bool:
     )
 
 
-def _answer(path: Path) -> Sources:
-    from sfumato.reports.budgets import ANSWER
-    from sfumato.reports.facts import Sources
+def _answer(path: Path, name: str) -> Sources:
+    """The released statistics in a file: one, or several that were asked together.
+
+    Raises:
+        ValueError: if it is nothing that was released.
+    """
+    from sfumato.reports.facts import Sources, parsed
 
     try:
-        found: Any = json.loads(path.read_text())
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or "query" not in found:
-        raise ValueError(f"{path} must be an answer of sfumato query --json, but is not")
-    return Sources({ANSWER: found}, path.stem)
+        found: Any = parsed(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} must be JSON, but is not: {error}") from None
+    several: Any = found.get("answers") if isinstance(found, dict) else None
+    for one in several if isinstance(several, list) and several else [found]:
+        released = isinstance(one, dict) and {"query", "rows"} <= one.keys()
+        if not released or one.get("channel") == "curator":
+            raise ValueError(f"{path} must be an answer of sfumato query --json, but is not")
+    return Sources({name: found})
 
 
 def _budgets(url: str | None, datasets: Sequence[str]) -> list[Sources]:
@@ -156,13 +181,18 @@ def make_report(found: Gathered, edition: str, title: str | None = None) -> Docu
     from sfumato.reports.card import PublicRun, privacy_card
     from sfumato.reports.curator import CuratorRun, curator_report
 
-    if edition not in _EDITIONS:
-        raise ValueError(f"edition must be one of {', '.join(_EDITIONS)}, got {edition!r}")
+    _check_edition(edition)
     named = {} if title is None else {"title": title}
     more = found.ledgers, found.answers
+    runs = found.runs.items()
     if edition == "publishable":
-        return privacy_card([PublicRun.read(path) for path in found.runs], *more, **named)
-    return curator_report([CuratorRun.read(path) for path in found.runs], *more, **named)
+        return privacy_card([PublicRun.read(path, name) for name, path in runs], *more, **named)
+    return curator_report([CuratorRun.read(path, name) for name, path in runs], *more, **named)
+
+
+def _check_edition(edition: str) -> None:
+    if edition not in _EDITIONS:
+        raise ValueError(f"edition must be one of {', '.join(_EDITIONS)}, got {edition!r}")
 
 
 def _missing(document: Document) -> list[str]:

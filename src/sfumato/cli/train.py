@@ -10,6 +10,7 @@ import typer
 
 from sfumato.cli.options import AsJson
 from sfumato.cli.output import console, plain_table, print_json, working
+from sfumato.cli.train_like import read_like
 from sfumato.cli.train_options import (
     Budget,
     Chosen,
@@ -70,6 +71,7 @@ def dp_sgd(
     batch_size: Chosen.BatchSize = None,
     seed: Chosen.Seed = None,
     tuned_on: Chosen.TunedOn = None,
+    like: Chosen.Like = None,
     canaries: Chosen.CanaryCount = None,
     canary_kind: Chosen.CanaryKind = "gradient",
     ledger: Annotated[
@@ -114,14 +116,19 @@ def dp_sgd(
 
     sfumato train dp-sgd --data mnist --rows 6000 --epsilon 3 --out runs/small
 
+    sfumato train dp-sgd --data mnist --like runs/a/record.json --out runs/again
+
     sfumato train dp-sgd --data patients.parquet --declared patients.toml --test test.parquet
     --epsilon 2 --ledger privacy.db --dataset patients --out runs/patients
     """
     said = dict(locals())
     found = declaration_at(declared)
+    known = None if like is None else read_like(like, said)
+    if known is not None:
+        rows, records = known.rows, known.public_size
     with working("reading the data"):
         loaded = loaded_data(data, found, test, rows)
-    recipe = make_recipe(loaded, found, records, said)
+    recipe = make_recipe(loaded, found, records, said) if known is None else known.recipe
     size = loaded.public_size if records is None else records
     _refuse_ledger(recipe, rows, ledger)
     if dry_run:
@@ -137,8 +144,8 @@ def dp_sgd(
         "public_size": size, "dataset": dataset, "analyst": analyst,
         "evaluations": evaluations, "checkpoint_every": checkpoint_every, "compile": compile,
     }  # fmt: skip
-    known = None if found is None else found.to_dict()
-    source = {"data": data, "declared": known, "test": test, "rows": rows}
+    declaration = None if found is None else found.to_dict()
+    source = {"data": data, "declared": declaration, "test": test, "rows": rows}
     trained = train(
         recipe, loaded, out=out, ledger=ledger, device=device_called(device),
         observer=Shown(False if as_json else progress),

@@ -144,6 +144,10 @@ class Chosen:
     CanaryKind = Annotated[
         str, _option(_AUDIT, "gradient (white-box), mislabelled or natural (black-box).")
     ]
+    Like = Annotated[
+        Path | None,
+        _option(_RUN, "A run's record.json: train by its recipe, with the sizes it declares."),
+    ]
     TunedOn = Annotated[
         str | None,
         _option(_PRIVACY, "Where hyper-parameters of your own come from, for the record."),

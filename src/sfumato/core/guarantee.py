@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sfumato.core import validation
+from sfumato.core.html import facts_table
 from sfumato.core.neighbours import Neighbours, require_conversion
 
 __all__ = ["Guarantee", "round_up"]
@@ -77,12 +78,24 @@ class Guarantee:
         validation.name("unit", self.unit)
 
     def __str__(self) -> str:
-        epsilon = "infinite" if math.isinf(self.epsilon) else f"{round_up(self.epsilon):.10g}"
-        delta = f"{round_up(self.delta):.10g}"
-        return f"epsilon {epsilon}, delta {delta}, {self.neighbours.describe(self.unit)}"
+        epsilon, delta, relation = self._shown()
+        return f"epsilon {epsilon}, delta {delta}, {relation}"
 
     def __repr__(self) -> str:
         return f"Guarantee: {self}" + (f" ({self.note})" if self.note else "")
+
+    def _repr_html_(self) -> str:
+        epsilon, delta, relation = self._shown()
+        rows = [("epsilon", epsilon), ("delta", delta), ("neighbours", relation)]
+        if self.accountant:
+            rows.append(("accountant", self.accountant))
+        return facts_table("Guarantee", rows, note=self.note)
+
+    def _shown(self) -> tuple[str, str, str]:
+        """Epsilon, delta and the relation, in words."""
+        epsilon = "infinite" if math.isinf(self.epsilon) else f"{round_up(self.epsilon):.10g}"
+        delta = f"{round_up(self.delta):.10g}"
+        return epsilon, delta, self.neighbours.describe(self.unit)
 
     def for_group(self, size: int, unit: str = "") -> Guarantee:
         """What the guarantee says of ``size`` = k units together.

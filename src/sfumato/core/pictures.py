@@ -35,9 +35,12 @@ def unpack_pictures(packed: Mapping[str, Any]) -> NDArray[np.float64]:
     """The inverse of :func:`pack_pictures`.
 
     Raises:
-        ValueError: if shape and bytes do not fit together.
+        ValueError: if either is missing, or shape and bytes do not fit together.
     """
-    shape = tuple(int(size) for size in packed["shape"])
+    for name in ("shape", "pixels"):
+        if name not in packed:
+            validation.fail("pictures", "a shape and pixels", sorted(packed))
+    shape = tuple(validation.at_least("shape", size, 0) for size in packed["shape"])
     data = base64.b64decode(packed["pixels"], validate=True)
     if len(data) != math.prod(shape):
         validation.fail("pixels", f"{math.prod(shape)} bytes for shape {shape}", len(data))

@@ -20,6 +20,7 @@ from typing import Any
 from sfumato.core import validation
 from sfumato.core.events import Event, event_from_dict, promises_nothing
 from sfumato.core.guarantee import Guarantee
+from sfumato.core.html import facts_table
 from sfumato.core.randomness import Coins
 
 __all__ = ["NOT_PRIVATE", "UNPROTECTED", "Record", "Release", "versions"]
@@ -82,11 +83,24 @@ class Release:
         return int(self.value)
 
     def __str__(self) -> str:
-        spread = ""
-        if self.half_width is not None and self.confidence is not None:
-            spread = f" +/- {self.half_width:.4g} ({self.confidence:.0%})"
-        stamp = "" if self.private else f" [{_warning(self.event)}]"
+        spread = f" {self._spread()}" if self._spread() else ""
+        stamp = f" [{self.warning}]" if self.warning else ""
         return f"{self.value}{spread}, {self.guarantee}{stamp}"
+
+    def _spread(self) -> str:
+        if self.half_width is None or self.confidence is None:
+            return ""
+        return f"+/- {self.half_width:.4g} ({self.confidence:.0%})"
+
+    def _repr_html_(self) -> str:
+        rows = [("value", str(self.value)), ("within", self._spread())]
+        rows.append(("guarantee", str(self.guarantee)))
+        return facts_table("Release", [row for row in rows if row[1]], stamp=self.warning)
+
+    @property
+    def warning(self) -> str:
+        """Why it is not private; empty if it is."""
+        return "" if self.private else _warning(self.event)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; the stamp is there whenever it applies."""
@@ -98,7 +112,7 @@ class Release:
             "private": self.private,
         }
         if not self.private:
-            data["warning"] = _warning(self.event)
+            data["warning"] = self.warning
         return data | self.guarantee.to_dict()
 
 
@@ -129,6 +143,23 @@ class Record:
         self.private = self.private and not promises_nothing(self.event)
         self._curator: dict[str, Any] = {}  # not a field, so that no serialiser finds it
 
+    @property
+    def warning(self) -> str:
+        """Why it is not private; empty if it is."""
+        return "" if self.private else _warning(self.event)
+
+    def _repr_html_(self) -> str:
+        software = ", ".join(f"{name} {version}" for name, version in self.software.items())
+        rows: list[tuple[str, object]] = [
+            ("guarantee", str(self.guarantee)),
+            ("event", self.event.kind),
+            *self.parameters.items(),
+            *self.facts.items(),
+            ("software", software),
+        ]
+        note = "" if self.warning else "The public record, without what its curator was told."
+        return facts_table(f"Record of {self.method}", rows, stamp=self.warning, note=note)
+
     def touch(self, coins: Coins) -> None:
         """Notes that ``coins`` made noise for this record: seeded ones stamp it for good."""
         self.private = self.private and coins.private
@@ -152,7 +183,7 @@ class Record:
             "facts": dict(self.facts),
             "software": dict(self.software),
         }
-        return data if self.private else data | {"warning": _warning(self.event)}
+        return data if self.private else data | {"warning": self.warning}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Record:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sfumato.core.events import Event
 from sfumato.core.guarantee import Guarantee, round_up
+from sfumato.core.html import facts_table
 from sfumato.ledger.budget import Budget
 from sfumato.ledger.terms import Terms
 
@@ -151,22 +152,36 @@ class Status:
         }
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.dataset}: {self.guarantee}",
-            f"  reading {_shown(self.reading)} ({READING})",
-            f"  left {shown_down(self.left)} for pure releases",
+        lines = [f"  {name} {text}" for name, text in self._own_rows()]
+        lines += [f"  {name}: {text}" for name, text in self._more_rows()]
+        return "\n".join([f"{self.dataset}: {self.guarantee}", *lines])
+
+    def _repr_html_(self) -> str:
+        rows = [("guarantee", str(self.guarantee)), *self._own_rows(), *self._more_rows()]
+        rows.append(("releases", f"{self.releases:,}"))
+        return facts_table(f"Budget of {self.dataset}", rows)
+
+    def _own_rows(self) -> list[tuple[str, str]]:
+        return [
+            ("reading", f"{_shown(self.reading)} ({READING})"),
+            ("left", f"{shown_down(self.left)} for pure releases"),
         ]
-        lines += [
-            f"  {cap.name}: cap {cap.budget.epsilon:g}, reading {_shown(cap.reading)}, "
-            f"left {shown_down(cap.left)}"
+
+    def _more_rows(self) -> list[tuple[str, str]]:
+        rows = [
+            (
+                cap.name,
+                f"cap {cap.budget.epsilon:g}, reading {_shown(cap.reading)}, "
+                f"left {shown_down(cap.left)}",
+            )
             for cap in self.caps
             if cap.active
         ]
         if self.declared is not None:
-            lines.append(f"  {DECLARED}: {self.declared}")
+            rows.append((DECLARED, str(self.declared)))
         if self.open:
-            lines.append(f"  open reservations: {', '.join(str(o.sequence) for o in self.open)}")
-        return "\n".join(lines)
+            rows.append(("open reservations", ", ".join(str(one.sequence) for one in self.open)))
+        return rows
 
 
 def shown_down(value: float, digits: int = 4) -> str:
@@ -235,6 +250,26 @@ class Preview:
             for one in self.events
         ]
         return "\n".join([f"{self.terms.dataset}, nothing spent:", *lines])
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                one.event.kind,
+                _shown(one.cost),
+                "yes" if one.passes else f"no: {one.reason}",
+                _shown(one.reading),
+                shown_down(one.left),
+            )
+            for one in self.events
+        ]
+        headings = ("event", "cost", "passes", "reading then", "left then")
+        note = (
+            f"Nothing was spent. All of it together costs {_shown(self.cost)} and "
+            f"{'passes' if self.passes else 'does not pass'}."
+        )
+        return facts_table(
+            f"What would it cost {self.terms.dataset}?", rows, headings=headings, note=note
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; epsilon and delta are the cap's."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sfumato.core.guarantee import Guarantee, round_up
+from sfumato.core.html import facts_table
 from sfumato.core.records import NOT_PRIVATE
 from sfumato.queries.base import Cell, Plan, Query
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["Answer"]
+
+_STORED = "stored answer, nothing charged"
+_MOST_ROWS = 60  # of a table in a notebook
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ class Answer:
 
     def __str__(self) -> str:
         stamp = "" if self.private else f" [{NOT_PRIVATE}]"
-        stamp += " (stored answer, nothing charged)" if self.repeated else ""
+        stamp += f" ({_STORED})" if self.repeated else ""
         ending = f"cost {_cost(self.guarantee)}, {self.remaining}{stamp}"
         if not self.key_names or self.key_names == ("rank",):
             return ", ".join([*(self._one(cell) for cell in self.cells), self.remaining]) + stamp
@@ -131,20 +135,44 @@ class Answer:
         return ", ".join(str(key) for key in cell.keys)
 
     def _one(self, cell: Cell) -> str:
-        shown = cell.value if not isinstance(cell.value, float) else f"{cell.value:.6g}"
-        counted = f" {self.unit_of_value}" if isinstance(cell.value, int) else ""
-        note = f": {self.note}" if self.note else ""
-        if cell.low is None or cell.high is None:
-            return f"{shown}{counted}" + (f" ({self.note})" if self.note else "")
-        if isinstance(cell.value, int) and cell.low <= cell.value <= cell.high:
-            half = f"{cell.high - cell.value:.10g}"
-            return f"{shown}{counted} +/- {half} ({self.confidence:.0%}{note})"
-        ends = f"{cell.low:.6g} to {cell.high:.6g}"
+        shown, spread = self._shown(cell), self._spread(cell)
+        if not spread:
+            return shown + (f" ({self.note})" if self.note else "")
+        if spread.startswith("+/-"):
+            note = f": {self.note}" if self.note else ""
+            return f"{shown} {spread} ({self.confidence:.0%}{note})"
         reason = f"; {self.note}" if self.note else ""
-        return f"{shown}{counted} ({self.confidence:.0%}: {ends}{reason})"
+        return f"{shown} ({self.confidence:.0%}: {spread}{reason})"
+
+    def _shown(self, cell: Cell) -> str:
+        shown = cell.value if not isinstance(cell.value, float) else f"{cell.value:.6g}"
+        return f"{shown} {self.unit_of_value}" if isinstance(cell.value, int) else str(shown)
+
+    def _spread(self, cell: Cell) -> str:
+        """The interval, empty where there is none."""
+        if cell.low is None or cell.high is None:
+            return ""
+        if isinstance(cell.value, int) and cell.low <= cell.value <= cell.high:
+            return f"+/- {cell.high - cell.value:.10g}"
+        return f"{cell.low:.6g} to {cell.high:.6g}"
 
     def _repr_html_(self) -> str:
-        return f"{self.to_pandas().to_html(index=False)}<p>{self.remaining}</p>"
+        shown = self.cells[:_MOST_ROWS]
+        rows = [(*map(str, c.keys), self._shown(c), self._spread(c)) for c in shown]
+        headings = [*self.key_names, "value", f"{self.confidence:.0%} interval"]
+        more = len(self.cells) - len(shown)
+        notes = [
+            f"... and {more} more" if more else "",
+            "" if self.cells else "no group passed the threshold",
+            self.note,
+            f"cost {_cost(self.guarantee)}",
+            self.remaining,
+            _STORED if self.repeated else "",
+        ]
+        return facts_table(
+            _heading(self), rows, headings=headings, stamp="" if self.private else NOT_PRIVATE,
+            note="; ".join(note for note in notes if note),
+        )  # fmt: skip
 
     # --- for programs -------------------------------------------------------------------------
 

@@ -5,12 +5,14 @@ It is written for its reader's eyes alone. What it shows was never charged to a 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sfumato.core.guarantee import round_up
+from sfumato.core.records import NOT_PRIVATE
 from sfumato.reports import findings
 from sfumato.reports.card import RECORD, card_sections, fingerprints, release_sections
 from sfumato.reports.documents import (
@@ -23,7 +25,15 @@ from sfumato.reports.documents import (
     Table,
     recorded,
 )
-from sfumato.reports.facts import Fact, NotOnRecord, Sources, epsilon_text, per_cent_text
+from sfumato.reports.facts import (
+    Fact,
+    NotOnRecord,
+    Sources,
+    at_least_text,
+    epsilon_text,
+    per_cent_text,
+)
+from sfumato.reports.promises import is_stamped, promises_something
 from sfumato.reports.training_figures import accuracy_by_epsilon_figure
 
 __all__ = ["CuratorRun", "curator_report"]
@@ -55,11 +65,6 @@ class CuratorRun:
         sources = Sources.read(path, _FILES, known)
         return cls(known, sources, fingerprints(path, sources.names, known))
 
-    @property
-    def promises_something(self) -> bool:
-        """Whether there is a guarantee."""
-        return self.sources.has(_EPSILON) and not math.isinf(float(self.sources.raw(_EPSILON)))
-
 
 def curator_report(
     runs: Sequence[CuratorRun],
@@ -81,81 +86,102 @@ def curator_report(
     sections += release_sections(ledgers, answers)
     many = len(runs) > 1
     for run in runs:
-        if run.promises_something or not run.sources.has(RECORD):
+        if promises_something(run.sources) is not False:
             sections += card_sections(run.sources, f"{run.name}: " if many else "")
     marks = {name: mark for run in runs for name, mark in run.marks.items()}
     return Document(title, "curator", sections, marks)
 
 
 def _overview(runs: Sequence[CuratorRun]) -> list[Block]:
-    rows: list[Sequence[Cell]] = [_overview_row(run) for run in runs]
+    rows: list[Sequence[Cell]] = [_overview_row(run.name, run.sources) for run in runs]
     headings = (
-        "run", "epsilon claimed", "accuracy", "strongest attack", "its AUC",
-        "members found at one false alarm in a hundred", "audited at least",
+        "run", "epsilon claimed", "accuracy on its test set", "strongest attack", "its AUC",
+        "members found at one false alarm in a hundred", "audited, epsilon at least",
     )  # fmt: skip
     note = (
-        "AUC: how often a member scores above somebody else; half of the time is guessing. "
-        "Accuracy is on the test set."
+        "The strongest attack is that with the largest AUC: how often a member scores above "
+        "somebody who is none. Half of the time is guessing."
     )
-    return [Table(headings, rows), Paragraph(note, "note")]
+    stamped = [
+        Paragraph((run.name, ": ", NOT_PRIVATE), "warning")
+        for run in runs
+        if is_stamped(run.sources) and promises_something(run.sources) is not False
+    ]
+    return [*stamped, Table(headings, rows), Paragraph(note, "note")]
 
 
-def _overview_row(run: CuratorRun) -> tuple[Cell, ...]:
-    sources = run.sources
-
-    def cell(place: str, shown: object = None) -> Cell:
+def _overview_row(name: str, sources: Sources) -> tuple[Cell, ...]:
+    def cell(place: str, shown: Callable[[Any], str] | None = None) -> Cell:
         try:
-            return sources.fact(place, shown)  # type: ignore[arg-type]
+            return sources.fact(place, shown)
         except NotOnRecord:
             return "not on record"
 
-    try:
-        at = findings.best_attack(sources)
-        attack = (
-            sources.fact(f"{at}/attack"), sources.fact(f"{at}/auc", lambda auc: f"{auc:.3f}"),
-            findings.power(sources, at, 0),
-        )  # fmt: skip
-    except NotOnRecord:
-        attack = ("not on record", "", "")
-    epsilon = cell(_EPSILON, lambda e: "none" if math.isinf(float(e)) else epsilon_text(e))
-    audited: Cell = cell(f"{findings.AUDIT}#/epsilon_at_least", epsilon_text)
-    if sources.has(_EPSILON) and not run.promises_something:
-        audited = "nothing claimed"
-    return (run.name, epsilon, _accuracy(sources), *attack, audited)
+    attack: tuple[Cell, ...] = ("not on record", "", "")
+    if sources.has(findings.MEMBERSHIP):
+        try:
+            at = findings.best_attack(sources)
+            attack = (
+                cell(f"{at}/attack"), cell(f"{at}/auc", findings.rate_text),
+                findings.power(sources, at),
+            )  # fmt: skip
+        except NotOnRecord:
+            pass
+    if promises_something(sources) is False:
+        return (name, "none", _accuracy(sources), *attack, "nothing is claimed")
+    epsilon, audited = (
+        cell(_EPSILON, epsilon_text), cell(f"{findings.AUDIT}#/epsilon_at_least", at_least_text),
+    )  # fmt: skip
+    return (name, epsilon, _accuracy(sources), *attack, audited)
 
 
 def _accuracy(sources: Sources) -> Cell:
     """Of the final model, from the public record or the curator's results."""
-    for place in (f"{RECORD}#/facts/accuracy", f"{_RESULTS}#/accuracy"):
+    places = [f"{RECORD}#/facts/accuracy", f"{_RESULTS}#/accuracy"]
+    curve = sources.raw(f"{_RESULTS}#/curve") if sources.has(f"{_RESULTS}#/curve") else None
+    if isinstance(curve, list) and curve:
+        places.append(f"{_RESULTS}#/curve/{len(curve) - 1}/accuracy")  # pyright: ignore[reportUnknownArgumentType]
+    for place in places:
         if sources.has(place):
-            return sources.fact(place, per_cent_text)
-    curve = f"{_RESULTS}#/curve"
-    if sources.has(curve) and sources.raw(curve):
-        return sources.fact(f"{curve}/{len(sources.raw(curve)) - 1}/accuracy", per_cent_text)
+            try:
+                return sources.fact(place, per_cent_text)
+            except NotOnRecord:
+                continue
     return "not on record"
 
 
 def _accuracies(runs: Sequence[CuratorRun]) -> list[Block]:
     """Accuracy against epsilon, over the runs."""
+    known = [
+        (run.sources, accuracy)
+        for run in runs
+        if isinstance(accuracy := _accuracy(run.sources), Fact)
+    ]
     points: list[tuple[float, float, float | None]] = []
-    baseline, used = None, list[str]()
-    for run in runs:
-        accuracy = _accuracy(run.sources)
-        if not isinstance(accuracy, Fact):
-            continue
-        used.append(accuracy.source)
-        if run.promises_something:
-            epsilon = round_up(float(run.sources.raw(_EPSILON)), 3)
+    baselines: list[float] = []
+    for sources, accuracy in known:
+        if promises_something(sources):
+            epsilon = round_up(float(sources.raw(_EPSILON)), 3)
             points.append((epsilon, float(accuracy.value), None))
-        elif run.sources.has(_EPSILON):
-            baseline = float(accuracy.value)
+        elif promises_something(sources) is False:
+            baselines.append(float(accuracy.value))
     if not points:
         return [Paragraph("No run with a guarantee has an accuracy on record.", "note")]
-    if len(used) == 1:
+    if len(known) == 1:
         return [Paragraph("One run alone shows no cost: add one without privacy.", "note")]
+    if len({_data(sources) for sources, _ in known}) > 1:
+        return [Paragraph("Runs on different data are not compared here.", "note")]
     figure = accuracy_by_epsilon_figure(
-        {"with privacy": sorted(points)}, title="Accuracy at each epsilon", baseline=baseline
-    )
-    figure.set_size_inches(5.6, 3.8)
+        {"with privacy": sorted(points)}, title="Accuracy at each epsilon",
+        baseline=max(baselines, default=None),
+    )  # fmt: skip
+    figure.set_size_inches(4.8, 3.5)
+    figure.axes[0].set_ylabel("accuracy, test set")
     alt = "Accuracy on the test set against the epsilon claimed, one point a run"
-    return [Picture(figure, alt, ", ".join(used))]
+    return [Picture(figure, alt, ", ".join(accuracy.source for _, accuracy in known))]
+
+
+def _data(sources: Sources) -> str:
+    """What a run was trained on: the name, and how many of the first rows."""
+    parts = [f"{RECORD}#/facts/data/{name}" for name in ("name", "rows")]
+    return json.dumps([sources.raw(place) if sources.has(place) else None for place in parts])

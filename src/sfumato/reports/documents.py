@@ -77,10 +77,11 @@ class Picture:
 
 @dataclass(frozen=True)
 class Missing:
-    """In the place of what is not on record."""
+    """In the place of what is not on record; ``command`` would put it there."""
 
     place: str
     remedy: str = ""
+    command: str = ""
 
 
 Block = Paragraph | Bullets | Code | Table | Picture | Missing

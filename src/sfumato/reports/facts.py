@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -29,12 +30,18 @@ __all__ = [
     "Fact",
     "NotOnRecord",
     "Sources",
+    "at_least_text",
     "at_most_text",
+    "delta_text",
     "epsilon_text",
     "number_text",
+    "parsed",
     "per_cent_text",
     "plain_text",
+    "pointer",
 ]
+
+_UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 
 
 class NotOnRecord(LookupError):  # noqa: N818
@@ -73,10 +80,10 @@ class Sources:
 
     @classmethod
     def read(cls, folder: str | Path, names: tuple[str, ...], origin: str = "") -> Sources:
-        """Those of the named files that are there and are JSON; no other file is opened.
+        """Those of the named files that are there; no other file is opened.
 
         Raises:
-            ValueError: for a file that is there and is no JSON.
+            ValueError: for a file that is there and is no JSON (which has no NaN).
         """
         found: dict[str, Any] = {}
         for name in names:
@@ -84,7 +91,7 @@ class Sources:
             if not path.is_file():
                 continue
             try:
-                found[name] = json.loads(path.read_text())
+                found[name] = parsed(path.read_text(encoding="utf-8"))
             except ValueError as error:
                 raise ValueError(f"{path} must be JSON, but is not: {error}") from None
         return cls(found, origin)
@@ -109,26 +116,41 @@ class Sources:
         """
         name, _, pointer = place.partition("#")
         if name not in self._records:
-            raise NotOnRecord(self._full(name))
+            raise NotOnRecord(self.full(name))
         value: Any = self._records[name]
         for part in pointer.split("/")[1:]:
             key = part.replace("~1", "/").replace("~0", "~")
-            try:
-                value = value[int(key)] if isinstance(value, list) else value[key]
-            except (KeyError, IndexError, TypeError, ValueError):
-                raise NotOnRecord(self._full(place)) from None
+            if isinstance(value, list) and key.isdecimal() and int(key) < len(value):  # pyright: ignore[reportUnknownArgumentType]
+                value = value[int(key)]
+            elif isinstance(value, dict) and key in value:
+                value = value[key]
+            else:
+                raise NotOnRecord(self.full(place))
         return value
+
+    @contextmanager
+    def reading(self, place: str) -> Generator[None]:
+        """What cannot be read as it should counts as not on record.
+
+        Raises:
+            NotOnRecord: instead of whatever reading raised.
+        """
+        try:
+            yield
+        except _UNREADABLE:
+            raise NotOnRecord(f"{self.full(place)} (in a form that can be read)") from None
 
     def fact(self, place: str, shown: Callable[[Any], str] | None = None) -> Fact:
         """What is recorded there, as a fact.
 
         Raises:
-            NotOnRecord: if there is nothing, or null.
+            NotOnRecord: if there is nothing, or null, or what ``shown`` cannot read.
         """
         value = self.raw(place)
         if value is None:
-            raise NotOnRecord(self._full(place))
-        return Fact(value, (shown or plain_text)(value), self._full(place))
+            raise NotOnRecord(self.full(place))
+        with self.reading(place):
+            return Fact(value, (shown or plain_text)(value), self.full(place))
 
     def computed(self, value: Any, place: str, shown: Callable[[Any], str] | None = None) -> Fact:
         """A value that was computed from what is recorded there.
@@ -137,10 +159,33 @@ class Sources:
             NotOnRecord: if nothing is.
         """
         self.raw(place)
-        return Fact(value, (shown or plain_text)(value), f"computed from {self._full(place)}")
+        return Fact(value, (shown or plain_text)(value), f"computed from {self.full(place)}")
 
-    def _full(self, place: str) -> str:
+    def full(self, place: str) -> str:
+        """The place with its origin, as facts name it."""
         return f"{self.origin}/{place}" if self.origin else place
+
+
+def parsed(text: str) -> Any:
+    """JSON in the strict sense.
+
+    Raises:
+        ValueError: for anything else, NaN and infinities included.
+    """
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is no number in JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def pointer(key: str) -> str:
+    """A key as a part of a place (RFC 6901).
+
+    >>> pointer("a/b~c")
+    'a~1b~0c'
+    """
+    return key.replace("~", "~0").replace("/", "~1")
 
 
 # --- how values are shown -----------------------------------------------------------------------
@@ -170,6 +215,27 @@ def epsilon_text(value: float | str) -> str:
     """To three digits, never below the value."""
     number = float(value)
     return "infinite" if math.isinf(number) else f"{round_up(number, 3):.10g}"
+
+
+def delta_text(value: float) -> str:
+    """To three digits, never below the value.
+
+    >>> delta_text(0.00021123), delta_text(1e-5)
+    ('0.000212', '1e-05')
+    """
+    return f"{round_up(float(value), 3):.10g}"
+
+
+def at_least_text(value: float | str) -> str:
+    """A lower bound on an epsilon: to three digits, never above the value.
+
+    >>> at_least_text(0.67266), epsilon_text(0.67266)
+    ('0.672', '0.673')
+    """
+    number = float(value)
+    if math.isinf(number):
+        return "infinite"
+    return f"{-round_up(-number, 3) + 0.0:.10g}"
 
 
 def per_cent_text(value: float) -> str:

@@ -12,29 +12,43 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.core.guarantee import round_up
 from sfumato.core.pictures import unpack_pictures
 from sfumato.reports.audit_figures import gauge_figure
 from sfumato.reports.documents import Block, Cell, Missing, Paragraph, Picture, Table
+from sfumato.reports.drawing import as_label
 from sfumato.reports.facts import (
+    Fact,
     NotOnRecord,
     Sources,
+    at_least_text,
     epsilon_text,
     number_text,
     per_cent_text,
 )
 from sfumato.reports.inversion_figures import inversion_figure
 from sfumato.reports.membership_figures import membership_roc_figure, most_exposed_figure
+from sfumato.reports.promises import promises_something
 
 __all__ = [
     "AUDIT", "INVERSION", "MEMBERSHIP", "audits", "best_attack", "inversions", "memberships",
-    "most_exposed", "power",
+    "most_exposed", "power", "rate_text",
 ]  # fmt: skip
 
 AUDIT, INVERSION, MEMBERSHIP = (
     "curator/audit.json", "curator/inversion.json", "curator/membership.json",
 )  # fmt: skip
 _RECORD = "record.json#/guarantee"
+_LOW_RATES = (0.01, 0.001)  # of false alarms, as the columns of a table say in words
 Named = Mapping[str, Sources]
+
+
+def rate_text(value: float) -> str:
+    """An AUC, or a limit of one."""
+    return f"{value:.3f}"
+
+
+# --- membership ---------------------------------------------------------------------------------
 
 
 def best_attack(sources: Sources) -> str:
@@ -43,78 +57,143 @@ def best_attack(sources: Sources) -> str:
     Raises:
         NotOnRecord: if it was not attacked.
     """
-    attacks = sources.raw(f"{MEMBERSHIP}#/attacks")
-    best = max(range(len(attacks)), key=lambda place: attacks[place]["auc"])
-    return f"{MEMBERSHIP}#/attacks/{best}"
+    places = [
+        f"{MEMBERSHIP}#/attacks/{place}"
+        for place in range(_count(sources, f"{MEMBERSHIP}#/attacks"))
+    ]
+    known = [
+        (sources.raw(f"{at}/auc"), at) for at in places if _is_number(sources, f"{at}/auc")
+    ]  # fmt: skip
+    if not known:
+        raise NotOnRecord(sources.full(f"{MEMBERSHIP}#/attacks/*/auc"))
+    return max(known, key=lambda one: one[0])[1]
+
+
+def _count(sources: Sources, place: str) -> int:
+    found = sources.raw(place)
+    if not isinstance(found, list):
+        raise NotOnRecord(sources.full(place))
+    return len(found)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _is_number(sources: Sources, place: str) -> bool:
+    return sources.has(place) and isinstance(sources.raw(place), int | float)
 
 
 def memberships(runs: Named) -> list[Block]:
     """The strongest attack on each run on one plot, then every attack in a table."""
     blocks: list[Block] = []
-    attacked = {name: run for name, run in runs.items() if run.has(MEMBERSHIP)}
-    if attacked:
-        blocks.append(_curves(attacked))
+    curves: dict[str, tuple[Sequence[float], Sequence[float], int]] = {}
     for name, run in runs.items():
-        if name in attacked:
-            blocks.append(_attacks(name, run))
-        else:
-            blocks.append(Missing(f"{name}/{MEMBERSHIP}", _remedy("attack membership", name)))
+        try:
+            blocks += _attacks(name, run)
+            curves[name] = _curve(run)
+        except NotOnRecord as missing:
+            blocks.append(_absent(missing, "attack membership", name))
+    if curves:
+        blocks.insert(0, _curves(runs, curves))
     return blocks
 
 
-def _curves(runs: Named) -> Picture:
-    """Every run's strongest attack, on log axes."""
-    curves: list[tuple[str, Any, Any]] = []
-    others = min(run.raw(f"{best_attack(run)}/others") for run in runs.values())
-    claims = [float(run.raw(f"{_RECORD}/epsilon")) for run in runs.values() if run.has(_RECORD)]
-    for name, run in runs.items():
-        roc = run.raw(f"{best_attack(run)}/roc")
-        curves.append((name, roc["false_positive_rates"], roc["true_positive_rates"]))
-    strictest = min((e for e in claims if math.isfinite(e)), default=None)
-    figure = membership_roc_figure(
-        curves, epsilon=strictest, lowest=0.5 / others, others=others,
-        title="Members found by the strongest attack",
-    )  # fmt: skip
-    figure.set_size_inches(5.8, 5.0)
-    caption = (
-        "On log axes."
-        if strictest is None
-        else (
-            "On log axes; shaded is what the smallest of the claims forbids to attacks on that run."
+def _curve(run: Sources) -> tuple[Sequence[float], Sequence[float], int]:
+    """Of the strongest attack: false alarms, members found, and how many others were scored."""
+    at = best_attack(run)
+    roc = f"{at}/roc"
+    with run.reading(roc):
+        alarms, found = (
+            [float(rate) for rate in run.raw(f"{roc}/{name}_positive_rates")]
+            for name in ("false", "true")
         )
-    )
+        if len(alarms) != len(found):
+            raise ValueError("as many of either")
+    with run.reading(f"{at}/others"):
+        return alarms, found, max(1, int(run.fact(f"{at}/others").value))
+
+
+def _curves(
+    runs: Named, curves: Mapping[str, tuple[Sequence[float], Sequence[float], int]]
+) -> Picture:
+    """Every run's strongest attack, on log axes, and what the strictest claim forbids."""
+    others = min(count for *_, count in curves.values())
+    claims = [claim for name in curves if (claim := _claim(runs[name])) is not None]
+    strictest = min(claims, default=None)
+    figure = membership_roc_figure(
+        [(as_label(name), alarms, found) for name, (alarms, found, _) in curves.items()],
+        epsilon=None if strictest is None else strictest[0],
+        delta=0.0 if strictest is None else strictest[1],
+        lowest=0.5 / others, others=others, title="Members found by the strongest attack",
+    )  # fmt: skip
+    figure.set_size_inches(5.0, 4.4 + 0.09 * len(curves))
+    caption = "On log axes."
+    if strictest is not None:
+        caption = "On log axes. Shaded: what the claim forbids to any attack on the run it is of"
+        caption += " (the smallest of the claims)." if len(claims) > 1 else "."
     alt = "Members found against false alarms, one curve a run"
-    return Picture(figure, alt, f"*/{MEMBERSHIP}#/attacks/*/roc", caption)
+    used = ", ".join(runs[name].full(f"{best_attack(runs[name])}/roc") for name in curves)
+    return Picture(figure, alt, used, caption)
 
 
-def _attacks(name: str, run: Sources) -> Table:
+def _claim(run: Sources) -> tuple[float, float] | None:
+    """Epsilon and delta as they are shown, never smaller than they are."""
+    if not promises_something(run) or not _is_number(run, f"{_RECORD}/delta"):
+        return None
+    epsilon = float(run.raw(f"{_RECORD}/epsilon"))
+    return (round_up(epsilon, 3), float(run.raw(f"{_RECORD}/delta")))
+
+
+def _attacks(name: str, run: Sources) -> list[Block]:
     rows: list[Sequence[Cell]] = []
-    for place, _ in enumerate(run.raw(f"{MEMBERSHIP}#/attacks")):
+    above: list[Block] = []
+    for place in range(_count(run, f"{MEMBERSHIP}#/attacks")):
         at = f"{MEMBERSHIP}#/attacks/{place}"
+        attack = run.fact(f"{at}/attack")
         rows.append(
             (
-                run.fact(f"{at}/attack"),
-                run.fact(f"{at}/auc", lambda auc: f"{auc:.3f}"),
-                (run.fact(f"{at}/auc_interval/0", lambda x: f"{x:.3f}"), " to ",
-                 run.fact(f"{at}/auc_interval/1", lambda x: f"{x:.3f}")),
-                power(run, at, 0),
-                power(run, at, 1),
-                run.fact(f"{at}/exceeds_claim") if run.has(f"{at}/exceeds_claim") else "",
+                attack, _cell(run, f"{at}/auc", rate_text),
+                _limits(run, f"{at}/auc_interval", rate_text),
+                _cell(run, f"{at}/confidence", number_text),
+                *(power(run, at, rate) for rate in _LOW_RATES),
             )
         )  # fmt: skip
+        if run.has(f"{at}/exceeds_claim") and run.raw(f"{at}/exceeds_claim") is True:
+            text = (
+                name, ": the attack ", attack, " finds more than the claim allows. The claim does "
+                "not hold, or the attack knows more than a release tells.",
+            )  # fmt: skip
+            above.append(Paragraph(text, "warning"))
     headings = (
-        "attack", "AUC", "limits", "found at one false alarm in a hundred", "in a thousand",
-        "above the claim",
+        "attack", "AUC", "its limits", "their confidence",
+        "members found at one false alarm in a hundred", "at one in a thousand",
     )  # fmt: skip
-    return Table(headings, rows, f"Who was trained on? {name}")
+    return [*above, Table(headings, rows, f"Attacks on {name}")]
 
 
-def power(run: Sources, at: str, place: int) -> Cell:
+def _cell(run: Sources, place: str, shown: Any = None) -> Cell:
+    try:
+        return run.fact(place, shown)
+    except NotOnRecord:
+        return "not on record"
+
+
+def _limits(run: Sources, place: str, shown: Any) -> Cell:
+    try:
+        return run.fact(f"{place}/0", shown), " to ", run.fact(f"{place}/1", shown)
+    except NotOnRecord:
+        return "not on record"
+
+
+def power(run: Sources, at: str, rate: float = _LOW_RATES[0]) -> Cell:
     """What is found at a low rate of false alarms, if there were others enough to tell."""
-    where = f"{at}/power/{place}"
-    if not run.has(where) or not run.raw(where).get("measurable", True):
-        return "too few others"
-    return run.fact(f"{where}/members_found", per_cent_text)
+    try:
+        for place in range(_count(run, f"{at}/power")):
+            where = f"{at}/power/{place}"
+            if run.fact(f"{where}/false_alarms").value == rate:
+                if run.fact(f"{where}/measurable").value is not True:
+                    return "too few others to tell"
+                return run.fact(f"{where}/members_found", per_cent_text)
+    except NotOnRecord:
+        pass
+    return "not on record"
 
 
 def most_exposed(runs: Named) -> list[Block]:
@@ -123,88 +202,127 @@ def most_exposed(runs: Named) -> list[Block]:
     for name, run in runs.items():
         try:
             at = best_attack(run)
-            exposed = run.raw(f"{at}/most_exposed")
-            scores = [float(one["score"]) for one in exposed]
-            if run.has(f"{at}/pictures"):
-                images = unpack_pictures(run.raw(f"{at}/pictures"))[: len(scores)]
-                words = [str(one.get("class", "")) for one in exposed][: len(images)]
-                figure = most_exposed_figure(
-                    _channels_last(images), scores[: len(images)], words,
-                    title=f"Most exposed, {name}",
-                )  # fmt: skip
-                alt = f"The members of {name} that the strongest attack is surest of"
-                blocks.append(Picture(figure, alt, f"{name}/{at}/pictures"))
-            else:
-                rows = [
-                    (run.fact(f"{at}/most_exposed/{place}/candidate"),
-                     run.fact(f"{at}/most_exposed/{place}/score", number_text))
-                    for place, _ in enumerate(exposed)
-                ]  # fmt: skip
-                blocks.append(Table(("candidate", "score"), rows, f"Most exposed, {name}"))
+            pictured = run.has(f"{at}/pictures")
+            blocks.append(_pictured(name, run, at) if pictured else _listed(name, run, at))
         except NotOnRecord as missing:
-            blocks.append(Missing(str(missing), _remedy("attack membership", name)))
+            blocks.append(_absent(missing, "attack membership", name))
     return blocks
+
+
+def _pictured(name: str, run: Sources, at: str) -> Picture:
+    exposed = run.raw(f"{at}/most_exposed")
+    with run.reading(f"{at}/most_exposed"):
+        scores = [float(one["score"]) for one in exposed]
+        words = [as_label(str(one.get("class", ""))) for one in exposed]
+    with run.reading(f"{at}/pictures"):
+        images = _channels_last(unpack_pictures(run.raw(f"{at}/pictures")))
+        shown = min(len(images), len(scores))
+        title = f"Most exposed, {as_label(name)}"
+        figure = most_exposed_figure(images[:shown], scores[:shown], words[:shown], title=title)
+    alt = f"The members of {name} that the strongest attack is surest of"
+    return Picture(figure, alt, run.full(f"{at}/pictures"))
+
+
+def _listed(name: str, run: Sources, at: str) -> Table:
+    rows: list[Sequence[Cell]] = []
+    for place in range(_count(run, f"{at}/most_exposed")):
+        where = f"{at}/most_exposed/{place}"
+        label = run.fact(f"{where}/class") if run.has(f"{where}/class") else ""
+        score = run.fact(f"{where}/score", number_text)
+        rows.append((run.fact(f"{where}/candidate"), label, score))
+    return Table(("candidate", "class", "score"), rows, f"Most exposed, {name}")
+
+
+# --- inversion ----------------------------------------------------------------------------------
 
 
 def inversions(runs: Named) -> list[Block]:
     """Pictures of classes, one row a run, and what an independent judge said of them."""
     blocks: list[Block] = []
-    rows: list[tuple[str, Any, Any]] = []
+    alike: dict[tuple[str, ...], list[tuple[str, Any, list[bool]]]] = {}
     table: list[Sequence[Cell]] = []
-    classes: list[str] = []
     for name, run in runs.items():
         try:
-            images = unpack_pictures(run.raw(f"{INVERSION}#/pictures"))
-            judged: dict[str, Any] = run.raw(f"{INVERSION}#/recognition/by_class")
-            classes = run.raw(f"{INVERSION}#/names")
-            seen = [bool(one["first"]) for one in judged.values()]
-            rows.append((name, images, seen))
-            table.append(
-                (name, run.fact(f"{INVERSION}#/recognition/accuracy", per_cent_text),
-                 (run.fact(f"{INVERSION}#/recognition/accuracy_interval/0", per_cent_text), " to ",
-                  run.fact(f"{INVERSION}#/recognition/accuracy_interval/1", per_cent_text)))
+            classes, images, seen = _inverted(run)
+            accuracy = f"{INVERSION}#/recognition/accuracy"
+            told = (
+                name, run.fact(accuracy, per_cent_text),
+                _limits(run, f"{accuracy}_interval", per_cent_text),
+                _cell(run, f"{INVERSION}#/recognition/confidence", number_text),
+                _cell(run, f"{INVERSION}#/closeness/verdict"),
             )  # fmt: skip
         except NotOnRecord as missing:
-            blocks.append(Missing(str(missing), _remedy("attack inversion", name)))
-    if rows:
-        same = [row for row in rows if len(row[1]) == len(classes)]
-        figure = inversion_figure(same, classes)
-        alt = "A picture of each class, read off each model; recognised ones are framed"
-        caption = (
-            "Framed: an independent network recognised the class. These are prototypes of a class, "
-            "not records."
-        )
-        blocks.insert(0, Picture(figure, alt, f"*/{INVERSION}#/pictures", caption))
-        blocks.append(Table(("run", "recognised", "limits"), table))
-    return blocks
+            blocks.append(_absent(missing, "attack inversion", name))
+            continue
+        alike.setdefault(classes, []).append((name, images, seen))
+        table.append(told)
+    pictures = [_prototypes(runs, classes, rows) for classes, rows in alike.items()]
+    if table:
+        headings = ("run", "recognised", "its limits", "their confidence", "what they are")
+        blocks.insert(0, Table(headings, table))
+    return [*pictures, *blocks]
+
+
+def _inverted(run: Sources) -> tuple[tuple[str, ...], Any, list[bool]]:
+    """The names of classes, a picture of each, and whether it was recognised."""
+    judged = run.raw(f"{INVERSION}#/recognition/by_class")
+    with run.reading(f"{INVERSION}#/pictures"):
+        images = unpack_pictures(run.raw(f"{INVERSION}#/pictures"))
+        if images.ndim not in (3, 4) or not images.size:
+            raise ValueError("pictures have a height and a width")
+    with run.reading(f"{INVERSION}#/names"):
+        classes = tuple(str(name) for name in run.raw(f"{INVERSION}#/names"))
+        if len(classes) != len(images):
+            raise ValueError("a name for each picture")
+    with run.reading(f"{INVERSION}#/recognition/by_class"):
+        labels = [str(label) for label in run.raw(f"{INVERSION}#/classes")]
+        seen = [bool(judged[label]["first"]) for label in labels]
+        if len(seen) != len(images):
+            raise ValueError("a judgement for each picture")
+    return classes, images, seen
+
+
+def _prototypes(
+    runs: Named, classes: tuple[str, ...], rows: Sequence[tuple[str, Any, list[bool]]]
+) -> Picture:
+    figure = inversion_figure(
+        [(as_label(name), images, seen) for name, images, seen in rows],
+        [as_label(name) for name in classes],
+    )
+    alt = "A picture of each class, read off each model; recognised ones are framed"
+    caption = "Framed in orange: an independent network recognised the class."
+    used = ", ".join(runs[name].full(f"{INVERSION}#/pictures") for name, *_ in rows)
+    return Picture(figure, alt, used, caption)
+
+
+# --- audits -------------------------------------------------------------------------------------
 
 
 def audits(runs: Named) -> list[Block]:
     """One gauge: what audits found at least, against what was claimed."""
     blocks: list[Block] = []
     lines: list[tuple[str, float, float]] = []
+    used: list[str] = []
     for name, run in runs.items():
-        if run.has(f"{_RECORD}/epsilon") and math.isinf(float(run.raw(f"{_RECORD}/epsilon"))):
+        if promises_something(run) is False:
             continue
         try:
-            found = run.fact(f"{AUDIT}#/epsilon_at_least", epsilon_text)
+            found = run.fact(f"{AUDIT}#/epsilon_at_least", at_least_text)
             claim = run.fact(f"{AUDIT}#/claim/epsilon", epsilon_text)
+            blocks += _audited(name, run, found, claim)
         except NotOnRecord as missing:
-            remedy = "Only runs with canaries can be audited: train with --canaries."
-            blocks.append(Missing(str(missing), remedy))
+            remedy = "Only runs with canaries can be audited (sfumato train ... --canaries)."
+            blocks.append(_absent(missing, "audit", name, remedy))
             continue
-        lines.append((name, float(found.value), float(claim.value)))
-        blocks.append(
-            Paragraph(
-                (name, ": at least epsilon ", found, " of ", claim, " claimed, with confidence ",
-                 run.fact(f"{AUDIT}#/confidence", per_cent_text), "; ",
-                 run.fact(f"{AUDIT}#/facts/canaries"), " canaries, ",
-                 run.fact(f"{AUDIT}#/verdict"), ".")
-            )
-        )  # fmt: skip
+        at_least, at_most = float(found.value), round_up(float(claim.value), 3)
+        if math.isfinite(at_least) and math.isfinite(at_most):
+            lines.append((as_label(name), -round_up(-at_least, 3), at_most))
+            used.append(run.full(AUDIT))
     if lines:
+        figure = gauge_figure(lines)
+        figure.set_size_inches(5.0, 1.3 + 0.6 * len(lines))
         alt = "What audits found at least, against what was claimed"
-        blocks.insert(0, Picture(gauge_figure(lines), alt, f"*/{AUDIT}"))
+        blocks.insert(0, Picture(figure, alt, ", ".join(used)))
         note = (
             "An audit can refute a claim and cannot prove one: an attacker may do better than "
             "the canaries show."
@@ -213,10 +331,29 @@ def audits(runs: Named) -> list[Block]:
     return blocks
 
 
+def _audited(name: str, run: Sources, found: Fact, claim: Fact) -> list[Block]:
+    verdict = run.fact(f"{AUDIT}#/verdict")
+    said = (
+        name, ": epsilon is at least ", found, ", and ", claim, " is claimed (confidence ",
+        run.fact(f"{AUDIT}#/confidence", number_text), ", ",
+        run.fact(f"{AUDIT}#/facts/canaries"), " canaries). Verdict: ", verdict, ".",
+    )  # fmt: skip
+    blocks: list[Block] = [Paragraph(said, "plain" if verdict.value == "consistent" else "warning")]
+    recorded, audited = f"{_RECORD}/epsilon", f"{AUDIT}#/claim/epsilon"
+    if run.has(recorded) and run.raw(recorded) != run.raw(audited):
+        text = (
+            name, ": what was audited is not what the record claims now, which is epsilon ",
+            run.fact(recorded, epsilon_text), ". Audit it again.",
+        )  # fmt: skip
+        blocks.append(Paragraph(text, "warning"))
+    return blocks
+
+
 def _channels_last(images: Any) -> Any:
     values = np.asarray(images)
     return np.moveaxis(values, 1, 3) if values.ndim == 4 and values.shape[1] in (1, 3) else values
 
 
-def _remedy(command: str, name: str) -> str:
-    return f"Make it with: sfumato {command} --run {name}"
+def _absent(missing: NotOnRecord, command: str, name: str, remedy: str = "") -> Missing:
+    words = f"{remedy} Beside the run, make it with:".strip()
+    return Missing(str(missing), words, f"sfumato {command} --run {name}")

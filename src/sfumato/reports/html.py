@@ -25,44 +25,69 @@ from sfumato.reports.facts import Fact
 
 __all__ = ["block_html", "to_html"]
 
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1f2430; --paper: #fff; --line: #d5d9e0; --note: #5b6472;
-        --accent: #1b5e8c; --warn: #9c3d54; --tint: #f4f6f9; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e8eaee; --paper: #14171d; --line: #3a4150; --note: #a3adbb; --accent: #7db8e0;
-          --warn: #f09aa9; --tint: #1c2129; }
-}
-* { box-sizing: border-box; }
+_WIDE = 4  # columns, from which on a table's rows are stacked on a phone
+_LIGHT = """--ink: #1f2430; --paper: #fff; --line: #d5d9e0; --note: #5b6472; --warn: #9c3d54;
+  --tint: #f4f6f9; --c0: #1b5e8c; --c1: #c2571d; --c2: #3c7d66; --c3: #8a5a99; --c4: #96741a;
+  --c5: #9c3d54;"""
+_DARK = """--ink: #e8eaee; --paper: #14171d; --line: #3a4150; --note: #a3adbb; --warn: #f09aa9;
+  --tint: #1c2129; --c0: #7db8e0; --c1: #f0955e; --c2: #7cc4a8; --c3: #c79ad6; --c4: #dcb95c;
+  --c5: #f09aa9;"""
+_STYLE = (
+    f""":root {{ color-scheme: light dark; {_LIGHT} }}
+@media (prefers-color-scheme: dark) {{ :root {{ {_DARK} }} }}
+@media print {{ :root {{ color-scheme: light; {_LIGHT} --ink: #000; --note: #444; }} }}
+"""
+    """* { box-sizing: border-box; }
 body { font: 16px/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; color: var(--ink);
-       background: var(--paper); max-width: 52rem; margin: 2.5rem auto; padding: 0 1.25rem;
-       overflow-wrap: break-word; }
+  background: var(--paper); max-width: 52rem; margin: 2.5rem auto; padding: 0 1.25rem;
+  overflow-wrap: anywhere; }
 h1 { font-size: 1.8rem; line-height: 1.2; margin: 0.2rem 0 1rem; }
 h2 { font-size: 1.25rem; line-height: 1.3; margin: 2.4rem 0 0.6rem; padding-top: 0.6rem;
-     border-top: 1px solid var(--line); }
-.edition { color: var(--note); font-size: 0.9rem; margin: 0; }
+  border-top: 1px solid var(--line); }
+.edition, .note, figcaption { color: var(--note); font-size: 0.92rem; }
+.edition { margin: 0; }
 .lead { font-size: 1.15rem; }
-.note { color: var(--note); font-size: 0.92rem; }
 .warning { border-left: 4px solid var(--warn); padding: 0.3rem 0 0.3rem 0.9rem; }
 .missing { border: 1px dashed var(--warn); border-radius: 6px; padding: 0.5rem 0.9rem; }
-.scroll { overflow-x: auto; margin: 1rem 0; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.94rem; }
+.caption { font-weight: 600; margin: 1.2rem 0 0; }
+.scroll { overflow-x: auto; margin: 0.8rem 0; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.94rem;
+  overflow-wrap: normal; }
 th, td { padding: 0.32rem 1.1rem 0.32rem 0; text-align: left; vertical-align: top; }
 thead th { border-bottom: 1px solid var(--line); font-weight: 600; vertical-align: bottom; }
-tbody tr + tr td { border-top: 1px solid var(--line); }
-td:first-child { color: var(--note); }
-figure { margin: 1.2rem 0; } figure svg { width: 100%; max-width: 38rem; height: auto; }
+tbody tr + tr > * { border-top: 1px solid var(--line); }
+tbody th { font-weight: inherit; color: var(--note); }
+figure { margin: 1.2rem 0; }
+figure svg { display: block; height: auto; width: 100%; max-width: calc(var(--w) * 1.4px);
+  min-width: calc(var(--w) * 0.95px); }
 figure svg text { fill: currentColor; }
-figcaption { color: var(--note); font-size: 0.92rem; }
 pre { background: var(--tint); border-radius: 6px; padding: 0.8rem 1rem; overflow-x: auto;
-      white-space: pre-wrap; font-size: 0.88rem; }
-data { font-variant-numeric: tabular-nums; cursor: help; }
+  white-space: pre-wrap; font-size: 0.88rem; }
+data { cursor: help; }
 footer { margin-top: 3rem; border-top: 1px solid var(--line); }
-@media (max-width: 34rem) { body { margin: 1.2rem auto; padding: 0 0.9rem; }
-  h1 { font-size: 1.45rem; } th, td { padding-right: 0.8rem; } }
-@media print { :root { --ink: #000; --paper: #fff; --note: #444; --line: #bbb; --tint: #f4f4f4; }
-  body { margin: 0; max-width: none; font-size: 11pt; } h2 { break-after: avoid; }
-  figure, tr, pre { break-inside: avoid; } .scroll { overflow: visible; } }
+@media (max-width: 40rem) {
+  body { margin: 1.2rem auto; padding: 0 0.9rem; }
+  h1 { font-size: 1.45rem; }
+  th, td { padding-right: 0.8rem; }
+  table.wide, table.wide tbody, table.wide tr, table.wide th, table.wide td { display: block; }
+  table.wide thead { display: none; }
+  table.wide tr { border-top: 1px solid var(--line); padding: 0.5rem 0; }
+  table.wide tr > * { border: 0; padding: 0.12rem 0; }
+  table.wide tbody tr + tr > * { border: 0; }
+  table.wide tbody th { color: inherit; font-weight: 600; }
+  table.wide td { display: flex; justify-content: space-between; gap: 1rem; text-align: right; }
+  table.wide td::before { content: attr(data-label); color: var(--note); text-align: left; }
+  table.wide td:empty { display: none; }
+}
+@media print {
+  body { margin: 0; max-width: none; font-size: 11pt; }
+  h2 { break-after: avoid; }
+  figure, tr, pre { break-inside: avoid; }
+  .scroll { overflow: visible; }
+  figure svg { min-width: 0; }
+}
 """
+)
 
 
 def to_html(document: Document) -> str:
@@ -79,8 +104,8 @@ def to_html(document: Document) -> str:
 
 
 _EDITIONS = {
-    "publishable": "Privacy card. Everything on it was paid for or is public: it may be published.",
-    "curator": "For the curator only. It tells what was measured with private data: keep it.",
+    "publishable": "Publishable edition: made from public records alone.",
+    "curator": "For the curator only: it tells what was measured with private data.",
 }
 
 
@@ -106,26 +131,37 @@ def block_html(block: Block) -> str:
         case Picture():
             caption = f"<figcaption>{_cell(block.caption)}</figcaption>" if block.caption else ""
             source = escape(block.source, quote=True)
-            return (
-                f'<figure data-from="{source}">{drawn(block.figure, block.alt)}{caption}</figure>'
-            )
+            svg = drawn(block.figure, block.alt, block.source)
+            return f'<figure data-from="{source}"><div class="scroll">{svg}</div>{caption}</figure>'
         case Missing():
             remedy = f" {escape(block.remedy)}" if block.remedy else ""
-            return (
-                f'<p class="missing">Not on record: <code>{escape(block.place)}</code>.{remedy}</p>'
-            )
+            command = f" <code>{escape(block.command)}</code>" if block.command else ""
+            place = f"<code>{escape(block.place)}</code>"
+            return f'<p class="missing">Not on record: {place}.{remedy}{command}</p>'
 
 
 def _table(block: Table) -> str:
-    caption = f"<p><strong>{escape(block.caption)}</strong></p>" if block.caption else ""
+    caption = f'<p class="caption">{escape(block.caption)}</p>' if block.caption else ""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in block.headings)
     head = f"<thead><tr>{head}</tr></thead>" if any(block.headings) else ""
-    body = "".join(_row(row) for row in block.rows)
-    return f'{caption}<div class="scroll"><table>{head}<tbody>{body}</tbody></table></div>'
+    body = "".join(_row(row, block.headings) for row in block.rows)
+    wide = ' class="wide"' if len(block.headings) >= _WIDE else ""
+    return f'{caption}<div class="scroll"><table{wide}>{head}<tbody>{body}</tbody></table></div>'
 
 
-def _row(row: Sequence[Cell]) -> str:
-    return "<tr>" + "".join(f"<td>{_cell(cell)}</td>" for cell in row) + "</tr>"
+def _row(row: Sequence[Cell], headings: Sequence[str]) -> str:
+    first, *others = row
+    cells = "".join(
+        f'<td data-label="{escape(name, quote=True)}">{_spanned(cell)}</td>'
+        for cell, name in zip(others, headings[1:], strict=True)
+    )
+    return f'<tr><th scope="row">{_cell(first)}</th>{cells}</tr>'
+
+
+def _spanned(cell: Cell) -> str:
+    """One thing beside its label where rows are stacked; nothing where there is nothing."""
+    text = _cell(cell)
+    return f"<span>{text}</span>" if text else ""
 
 
 def _cell(cell: Cell) -> str:
@@ -138,18 +174,20 @@ def _piece(piece: Piece) -> str:
     source = escape(piece.source, quote=True)
     value = piece.value if isinstance(piece.value, str) else json.dumps(piece.value)
     kept = f' value="{escape(value, quote=True)}"' if len(value) < 80 else ""
-    return f'<data{kept} data-from="{source}" title="{source}">{escape(piece.text)}</data>'
+    text = escape(piece.text).replace(" %", "&nbsp;%")
+    return f'<data{kept} data-from="{source}" title="{source}">{text}</data>'
 
 
 def _footer(document: Document) -> str:
     rows = "".join(
-        f"<tr><td><code>{escape(name)}</code></td><td><code>{escape(mark)}</code></td></tr>"
+        f'<tr><th scope="row"><code>{escape(name)}</code></th>'
+        f"<td><code>{escape(mark)}</code></td></tr>"
         for name, mark in document.sources.items()
     )
     if not rows:
         return ""
     return (
-        '<footer><p class="note">Made from these records alone; a number tells its own when it is '
-        f'pointed at.</p><div class="scroll"><table class="note"><tbody>{rows}</tbody></table>'
-        "</div></footer>"
+        '<footer><p class="note">Every number comes from the files below; pointed at, it tells its '
+        "place there. Beside each file stands how its <code>sha256sum</code> begins.</p>"
+        f'<div class="scroll"><table class="note"><tbody>{rows}</tbody></table></div></footer>'
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from typing import Any
 
-from sfumato.reports.documents import Block, Cell, Code, Table
-from sfumato.reports.facts import Sources, number_text, plain_text
+from sfumato.reports.documents import Block, Cell, Code, Missing, Table
+from sfumato.reports.facts import NotOnRecord, Sources, number_text, pointer
 from sfumato.reports.promises import RECORD
 
 __all__ = ["method", "reproduction", "software"]
@@ -14,6 +15,7 @@ __all__ = ["method", "reproduction", "software"]
 _PLAN, _RECIPE, _FACTS = (
     f"{RECORD}#/parameters/plan", f"{RECORD}#/parameters/recipe", f"{RECORD}#/facts",
 )  # fmt: skip
+_METHOD, _UNIT = f"{RECORD}#/method", f"{RECORD}#/guarantee/unit"
 _LOTS = {
     "poisson": "Poisson: every record by a coin of its own, anew for each step",
     "fixed-size": "of fixed size, drawn anew for each step",
@@ -25,53 +27,80 @@ _OBSERVERS = {
     "shuffled": "sees the model after every step, and the order of the records",
 }
 _NOISE = {"coins": "the operating system's randomness", "generator": "a keyed generator"}
+_NEIGHBOURS = {
+    "add-remove": "add-remove: the data with it, and without",
+    "replace-one": "replace-one: the data with it, and with another in its place",
+    "zero-out": "zero-out: the data with it, and with a blank in its place",
+}
+_ALWAYS = {_METHOD, _UNIT, f"{RECORD}#/guarantee/neighbours"}
+"""What every record says; DP-SGD says the rest of what is in the table, too, but for this:"""
+_SOMETIMES = {
+    f"{_PLAN}/records_per_unit", f"{_PLAN}/lots/max_size", f"{_PLAN}/clipping/clip",
+    f"{_RECIPE}/canaries/count", f"{RECORD}#/guarantee/note", f"{_FACTS}/data/rows",
+}  # fmt: skip
 
 
 def method(sources: Sources) -> list[Block]:
     """One row for everything that a reader may ask; what this method does not have is left out."""
+    sources.raw(RECORD)  # says what is missing where there is no record at all
     rows: list[tuple[Cell, ...]] = []
+    missing: list[Block] = []
+    private_training = sources.has(_METHOD) and sources.raw(_METHOD) == "dp-sgd"
 
     def add(label: str, place: str, shown: Callable[[Any], str] | None = None) -> None:
-        if sources.has(place):
+        try:
             rows.append((label, sources.fact(place, shown)))
+        except NotOnRecord as absent:
+            expected = place in _ALWAYS or (private_training and place not in _SOMETIMES)
+            if expected or sources.has(place):
+                missing.append(Missing(str(absent)))
 
-    add("method", f"{RECORD}#/method")
+    add("method", _METHOD)
     add("data", f"{_FACTS}/data/name")
-    add("whom it protects", f"{RECORD}#/guarantee/unit", lambda unit: f"one {unit}")
-    add("neighbours", f"{RECORD}#/guarantee/neighbours")
-    add("observer", f"{_PLAN}/lots/kind", _or_itself(_OBSERVERS))
-    add("records, as declared", f"{_FACTS}/data/public_size")
+    add("records taken, the first", f"{_FACTS}/data/rows")
+    add("whom it protects", _UNIT, lambda unit: f"one {unit}")
+    if not sources.has(_UNIT) or sources.raw(_UNIT) != "record":
+        add("records of each, at most", f"{_PLAN}/records_per_unit")
+    add("what is compared", f"{RECORD}#/guarantee/neighbours", _or_itself(_NEIGHBOURS))
+    add("the observer", f"{_PLAN}/lots/kind", _or_itself(_OBSERVERS))
+    add("size of the data, as declared", f"{_FACTS}/data/public_size")
     add("lots", f"{_PLAN}/lots/kind", _or_itself(_LOTS))
     add("records in a lot, expected", f"{_PLAN}/lots/size")
+    add("records in a lot, at most", f"{_PLAN}/lots/max_size")
     add("steps", f"{_PLAN}/steps")
     add("noise multiplier", f"{_PLAN}/noise_multiplier", number_text)
     add("clipping", f"{_PLAN}/clipping/kind")
     add("clip norm", f"{_PLAN}/clipping/clip", number_text)
     add("noise from", f"{_FACTS}/noise_source", _or_itself(_NOISE))
     add("accountant", f"{RECORD}#/guarantee/accountant")
+    add("the accountant's note", f"{RECORD}#/guarantee/note")
     add("network", f"{_RECIPE}/model")
-    add("parameters", f"{_FACTS}/parameters")
+    add("weights of the network", f"{_FACTS}/parameters")
     add("public data and features", f"{_FACTS}/public_features")
     add("hyper-parameters", f"{_FACTS}/tuning")
     add("test set", f"{_FACTS}/test_set")
-    add("steps lost and charged", f"{_FACTS}/steps_lost")
-    sources.raw(RECORD)  # says what is missing where there is no record at all
-    return [Table(("", ""), rows)]
+    add("canaries offered for an audit", f"{_RECIPE}/canaries/count")
+    add("steps lost, and charged", f"{_FACTS}/steps_lost")
+    return [Table(("", ""), rows), *missing]
 
 
 def software(sources: Sources) -> list[Block]:
     """Versions."""
     place = f"{RECORD}#/software"
-    rows = [(name, sources.fact(f"{place}/{name}")) for name in sources.raw(place)]
+    with sources.reading(place):
+        names = sorted(dict(sources.raw(place)))
+    rows = [(name, sources.fact(f"{place}/{pointer(name)}")) for name in names]
     return [Table(("software", "version"), rows)]
 
 
 def reproduction(sources: Sources) -> list[Block]:
     """A command that trains by the same recipe; its noise is drawn anew, so its weights differ."""
-    name, data = sources.raw(f"{RECORD}#/method"), sources.raw(f"{_FACTS}/data/name")
-    sources.raw(_RECIPE)
-    command = f"sfumato train {name} --like record.json --data {data} --out again"
-    return [Code(sources.computed(command, _RECIPE, plain_text))]
+    sources.fact(_RECIPE)
+    name, data = sources.fact(_METHOD).value, sources.fact(f"{_FACTS}/data/name").value
+    command = shlex.join(
+        ["sfumato", "train", str(name), "--like", RECORD, "--data", str(data), "--out", "again"]
+    )
+    return [Code(sources.computed(command, _RECIPE))]
 
 
 def _or_itself(words: dict[str, str]) -> Callable[[Any], str]:

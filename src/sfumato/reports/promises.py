@@ -10,7 +10,7 @@ Everything is computed from the event that a record holds, by the accountant:
   Hayes, "Reconstructing training data with informed adversaries", arXiv:2201.04845).
 
 The attacker knows all other records, sees everything that was released, and may know how likely
-each possible record was.
+each possible record was. A record whose noise was not secret promises none of this.
 """
 
 from __future__ import annotations
@@ -21,92 +21,157 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from sfumato.core.events import event_from_dict
+from sfumato.core.events import Event, event_from_dict, promises_nothing
 from sfumato.core.guarantee import Guarantee
-from sfumato.reports.documents import Block, Bullets, Paragraph, Picture, Table
-from sfumato.reports.facts import Fact, NotOnRecord, Sources, at_most_text, epsilon_text
+from sfumato.core.neighbours import Neighbours
+from sfumato.core.records import NOT_PRIVATE, UNPROTECTED
+from sfumato.reports.documents import Block, Bullets, Cell, Paragraph, Picture, Table, recorded
+from sfumato.reports.facts import (
+    Fact,
+    NotOnRecord,
+    Sources,
+    at_most_text,
+    delta_text,
+    epsilon_text,
+)
 from sfumato.reports.figures import trade_off_figure
 
-__all__ = ["deltas", "lead", "limits", "promises", "reconstruction", "trade_off"]
+__all__ = [
+    "RECORD", "deltas", "is_stamped", "lead", "limits", "promises", "promises_something",
+    "reconstruction", "trade_off",
+]  # fmt: skip
 
 RECORD = "record.json"
-_EVENT, _GUARANTEE = f"{RECORD}#/event", f"{RECORD}#/guarantee"
+_EVENT, _GUARANTEE, _PRIVATE = f"{RECORD}#/event", f"{RECORD}#/guarantee", f"{RECORD}#/private"
 _PRIORS = (0.1, 0.01, 0.001, 1e-6)
 _RATES = tuple(sorted({0.01, *_PRIORS}))  # where the curve is exact
-_GROUPS = (2, 3)
+_DELTAS = (1e-4, 1e-5, 1e-6, 1e-8)
+_GROUPS = {2: "two", 3: "three"}
 _LARGE_DELTA = 0.01  # from here on a promise is not worth stating
 _TOLERANCE = 1e-3  # of epsilon, between two computations of the same
+_OWN = {"record": "your record", "person": "everything of yours"}
+_OTHERWISE = {
+    Neighbours.ADD_REMOVE: "",
+    Neighbours.REPLACE_ONE: ", or something else in its place",
+    Neighbours.ZERO_OUT: ", or a blank in its place",
+}
+
+
+# --- whether anything is promised ---------------------------------------------------------------
+
+
+def promises_something(sources: Sources) -> bool | None:
+    """Whether a record has a guarantee; None where it does not say.
+
+    An event that promises nothing decides, whatever epsilon is written beside it.
+    """
+    try:
+        if promises_nothing(_event(sources)):
+            return False
+    except NotOnRecord:
+        pass
+    try:
+        with sources.reading(f"{_GUARANTEE}/epsilon"):
+            epsilon = float(sources.fact(f"{_GUARANTEE}/epsilon").value)
+    except NotOnRecord:
+        return None
+    return None if math.isnan(epsilon) else math.isfinite(epsilon)
+
+
+def is_stamped(sources: Sources) -> bool:
+    """Whether a record says of itself that it is not private: anyone can subtract its noise."""
+    return sources.has(_PRIVATE) and sources.raw(_PRIVATE) is False
+
+
+def _vouched(sources: Sources) -> None:
+    """Nothing is promised unless the record says that its noise was secret.
+
+    Raises:
+        NotOnRecord: if it does not.
+    """
+    if sources.raw(_PRIVATE) is not True:
+        raise NotOnRecord(f"{sources.full(_PRIVATE)} (as true)")
+
+
+# --- what is said -------------------------------------------------------------------------------
 
 
 def lead(sources: Sources) -> list[Block]:
     """The guarantee, in one paragraph, with a warning where it is not what it seems."""
-    guarantee = _guarantee(sources)
-    relation = sources.computed(_relation(guarantee), f"{_GUARANTEE}/neighbours")
-    if math.isinf(guarantee.epsilon):
-        return [Paragraph("NOT PRIVATE: this model was trained without privacy.", "warning")]
-    blocks: list[Block] = [
-        Paragraph(
-            (
-                "Whoever sees what was released learns almost the same about a ",
-                sources.fact(f"{_GUARANTEE}/unit"),
-                " in the data as if it had not been there: ",
-                *_stated(sources),
-                " (",
-                relation,
-                ").",
-            ),
-            "lead",
-        )
-    ]
-    if not sources.raw(f"{RECORD}#/private"):
-        blocks.insert(0, Paragraph(str(sources.raw(f"{RECORD}#/warning")), "warning"))
-    return blocks + _checked(sources, guarantee)
+    if promises_something(sources) is False:
+        return [Paragraph(UNPROTECTED, "warning")]
+    if is_stamped(sources):
+        stated = ("Had its noise been secret, it would have promised ", *_stated(sources), ".")
+        return [Paragraph(NOT_PRIVATE, "warning"), Paragraph(stated, "note")]
+    _vouched(sources)
+    unit = sources.fact(f"{_GUARANTEE}/unit")
+    text = (
+        "How much the release can depend on any one ", unit, " in the data is limited: ",
+        *_stated(sources), ".",
+    )  # fmt: skip
+    return [Paragraph(text, "lead"), *recorded(lambda: _checked(sources))]
 
 
 def _stated(sources: Sources) -> tuple[str | Fact, ...]:
+    guarantee = _guarantee(sources)
+    words = guarantee.neighbours.describe(guarantee.unit)
     return (
         "epsilon ", sources.fact(f"{_GUARANTEE}/epsilon", epsilon_text),
-        " at delta ", sources.fact(f"{_GUARANTEE}/delta", _delta_text),
+        " at delta ", sources.fact(f"{_GUARANTEE}/delta", delta_text),
+        " (", sources.computed(words, f"{_GUARANTEE}/neighbours"), ")",
     )  # fmt: skip
 
 
-def _checked(sources: Sources, guarantee: Guarantee) -> list[Block]:
-    """Whether epsilon follows from the event that is on record."""
-    known = _profile(_frozen(sources), guarantee)
-    if known is None or known["epsilon"] <= guarantee.epsilon * (1 + _TOLERANCE):
+def _checked(sources: Sources) -> list[Block]:
+    """Whether the guarantee follows from the event that is on record."""
+    guarantee, event = _guarantee(sources), _event(sources)
+    text: Cell
+    if event.unit_name != guarantee.unit:
+        other = sources.computed(event.unit_name, _EVENT)
+        text = (
+            "The event on record protects one ", other, ", which is not what is claimed: the "
+            "record was changed, or made by a faulty version. Do not rely on it.",
+        )  # fmt: skip
+        return [Paragraph(text, "warning")]
+    epsilon = _epsilon(_frozen(sources), guarantee)
+    if isinstance(epsilon, str):
+        return [Paragraph(epsilon, "warning")]
+    if epsilon is None:
+        text = "No accountant of this version can check this epsilon against the event on record."
+        return [Paragraph(text, "note")]
+    if epsilon <= guarantee.epsilon * (1 + _TOLERANCE):
         return []
-    found = sources.computed(known["epsilon"], _EVENT, epsilon_text)
-    return [
-        Paragraph(
-            (
-                "This epsilon does not follow from the event on record, which gives ", found,
-                ": the record was changed, or made by a faulty version. Do not rely on it.",
-            ),
-            "warning",
-        )
-    ]  # fmt: skip
+    text = (
+        "This epsilon does not follow from the event on record, which gives ",
+        sources.computed(epsilon if math.isfinite(epsilon) else "inf", _EVENT, epsilon_text),
+        ": the record was changed, or made by a faulty version. Do not rely on it.",
+    )
+    return [Paragraph(text, "warning")]
 
 
 def promises(sources: Sources) -> list[Block]:
     """What the guarantee promises to somebody in the data."""
-    profile, unit = _curve(sources), sources.fact(f"{_GUARANTEE}/unit")
+    _vouched(sources)
+    profile, relation = _curve(sources), _guarantee(sources).neighbours
+    own = sources.fact(f"{_GUARANTEE}/unit", _own)
     right = sources.computed((1 + profile["advantage"]) / 2, _EVENT, at_most_text)
     found = sources.computed(_power(profile, 0.01), _EVENT, at_most_text)
     return [
         Bullets(
             [
                 (
-                    "Somebody tosses a coin for whether your ", unit, " is in the data. Whoever "
-                    "sees the release and knows all other data guesses the coin right with "
-                    "probability at most ", right, "; guessing alone is right half of the time.",
+                    "A coin decides whether the data contain ", own, f"{_OTHERWISE[relation]}. "
+                    "Whoever sees the release, and knows all other data, names the side of the "
+                    "coin with a chance of at most ", right, " of being right. Guessing alone is "
+                    "right half of the time.",
                 ),
                 (
-                    "Somebody who looks for members and wrongly accuses one in a hundred of those "
-                    "who are not finds at most ", found, " of those who are. Accusing at random "
-                    "finds one in a hundred.",
+                    "Whoever looks for those in the data, and wrongly accuses one in a hundred of "
+                    "those who are not, finds at most ", found, " of those who are. Accusing at "
+                    "random finds one in a hundred.",
                 ),
-                "It holds whatever else they know, now or later, whatever they compute, and for "
-                "everything that is done with the release.",
+                "Both hold whatever else anybody knows, now or later, however much they compute, "
+                "and whatever is done with the release.",
             ]
         )
     ]  # fmt: skip
@@ -114,46 +179,47 @@ def promises(sources: Sources) -> list[Block]:
 
 def limits(sources: Sources) -> list[Block]:
     """What it does not promise."""
+    _vouched(sources)
     unit = sources.fact(f"{_GUARANTEE}/unit")
-    items: list[Any] = [
-        "What is true of everybody, it may teach, and it may be used to guess about you: that is "
-        "the same whether you are in the data or not.",
+    items: list[Cell] = [
+        "What is true of people in general may be learned from the release, and used to guess "
+        "about you. That is so whether you are in the data or not.",
         (
-            "One ",
-            unit,
-            " is protected. Who has several of them in the data has less: ",
+            "One ", unit, " is protected. Several of them together are protected less: ",
             *_groups(sources),
         ),
-        "It speaks of this release and of what is named here. Whatever else leaves the same data "
-        "adds up with it.",
+        "It speaks of this release alone. Whatever else is released from the same data adds up "
+        "with it.",
         "How long a computation takes, and other traces of a running machine, are not covered.",
-    ]
-    if sources.has(f"{RECORD}#/facts/arithmetic"):
-        items.append(
-            ("Arithmetic: ", sources.fact(f"{RECORD}#/facts/arithmetic"),
-             "; what rounding may add to a clipped gradient is allowed for.")
-        )  # fmt: skip
+    ]  # fmt: skip
+    place = f"{RECORD}#/facts/arithmetic"
+    if sources.has(place):
+        allowed = sources.has(f"{RECORD}#/facts/rounding_allowance")
+        rounding = (
+            "; what rounding may add to a clipped gradient is allowed for." if allowed else "."
+        )
+        items.append(("Arithmetic: ", sources.fact(place), rounding))
     return [Bullets(items)]
 
 
 def _groups(sources: Sources) -> list[str | Fact]:
     """What it says of several units together."""
     guarantee, pieces = _guarantee(sources), list[str | Fact]()
-    for size in _GROUPS:
+    for size, word in _GROUPS.items():
         many = guarantee.for_group(size)
         if many.delta < _LARGE_DELTA:
             pieces += [
-                sources.computed(size, _GUARANTEE), " together epsilon ",
-                sources.computed(many.epsilon, _GUARANTEE, epsilon_text), " at delta ",
-                sources.computed(many.delta, _GUARANTEE, _delta_text), "; ",
+                f"{word} by epsilon ", sources.computed(many.epsilon, _GUARANTEE, epsilon_text),
+                " at delta ", sources.computed(many.delta, _GUARANTEE, delta_text), ", ",
             ]  # fmt: skip
-    return [*pieces, "a family or a hospital still less."]
+    return [*pieces, "a family or the patients of one hospital still less."]
 
 
 def deltas(sources: Sources) -> list[Block]:
     """Epsilon at several deltas."""
+    _vouched(sources)
     rows = [
-        (sources.computed(one["delta"], _EVENT, _delta_text),
+        (sources.computed(one["delta"], _EVENT, delta_text),
          sources.computed(one["epsilon"], _EVENT, epsilon_text))
         for one in _curve(sources)["guarantees"]
     ]  # fmt: skip
@@ -162,70 +228,103 @@ def deltas(sources: Sources) -> list[Block]:
 
 def trade_off(sources: Sources) -> list[Block]:
     """The trade-off curve, as a picture."""
+    _vouched(sources)
     curve = _curve(sources)["trade_off"]
     figure = trade_off_figure(curve["alpha"], curve["beta"], "any attacker, at best")
-    figure.set_size_inches(5.6, 4.0)
-    alt = "The least rate of members missed at each rate of false alarms, for any attacker"
-    return [Picture(figure, alt, f"computed from {_EVENT}")]
+    figure.set_size_inches(4.6, 3.7)
+    (axes,) = figure.axes
+    axes.set_xlabel("share of others who are wrongly accused")
+    axes.set_ylabel("share of members missed, at least")
+    alt = (
+        "The least share of members that any attacker misses, at each share of others who are "
+        "wrongly accused"
+    )
+    caption = (
+        "No attacker comes below the curve. The nearer it lies to the dotted line, the less can be "
+        "learned."
+    )
+    return [Picture(figure, alt, f"computed from {sources.full(_EVENT)}", caption)]
 
 
 def reconstruction(sources: Sources) -> list[Block]:
     """How likely a record can be reconstructed."""
-    profile = _curve(sources)
+    _vouched(sources)
+    profile, own = _curve(sources), sources.fact(f"{_GUARANTEE}/unit", _own)
     rows = [
         (sources.computed(prior, _EVENT, at_most_text),
-         sources.computed(min(1.0, _power(profile, prior)), _EVENT, at_most_text))
+         sources.computed(_power(profile, prior), _EVENT, at_most_text))
         for prior in _PRIORS
     ]  # fmt: skip
-    return [
-        Paragraph(
-            "Who knows all other data, and would guess yours (or come as close to it as they "
-            "like) as often as the left column says, guesses it from the release as often as the "
-            "right column says, at most."
-        ),
-        Table(("without the release", "with it, at most"), rows),
-    ]
+    text = (
+        "Suppose that somebody knows all other data, and that without the release their best guess "
+        "of ", own, " is right (exactly, or as nearly as they care) with the chance on the left. "
+        "With the release their chance is at most the one on the right, however they try.",
+    )  # fmt: skip
+    return [Paragraph(text), Table(("chance without the release", "with it, at most"), rows)]
+
+
+def _own(unit: str) -> str:
+    return _OWN.get(unit, f"everything of one {unit}")
 
 
 # --- computing ----------------------------------------------------------------------------------
 
 
 def _guarantee(sources: Sources) -> Guarantee:
-    return Guarantee.from_dict(sources.raw(_GUARANTEE))
+    for name in ("epsilon", "delta", "neighbours", "unit"):
+        sources.fact(f"{_GUARANTEE}/{name}")  # says which is missing
+    with sources.reading(_GUARANTEE):
+        return Guarantee.from_dict(sources.raw(_GUARANTEE))
 
 
-def _relation(guarantee: Guarantee) -> str:
-    return guarantee.neighbours.describe(guarantee.unit)
+def _event(sources: Sources) -> Event:
+    raw = sources.raw(_EVENT)
+    with sources.reading(_EVENT):
+        return event_from_dict(raw)
 
 
 def _frozen(sources: Sources) -> str:
     return json.dumps(sources.raw(_EVENT), sort_keys=True)
 
 
+@lru_cache(maxsize=32)
+def _epsilon(event: str, guarantee: Guarantee) -> float | str | None:
+    """At the guarantee's delta, from the event; a warning where none follows; None if unknown."""
+    from sfumato.accounting import account
+    from sfumato.accounting.support import UnsupportedError
+
+    released = event_from_dict(json.loads(event))
+    try:
+        return account(released, guarantee.delta, neighbours=guarantee.neighbours).epsilon
+    except UnsupportedError:
+        return None
+    except ValueError:
+        return (
+            "This guarantee does not follow from the event on record: the record was changed, or "
+            "made by a faulty version. Do not rely on it."
+        )
+
+
 def _curve(sources: Sources) -> dict[str, Any]:
+    _event(sources)
     found = _profile(_frozen(sources), _guarantee(sources))
     if found is None:
-        raise NotOnRecord(f"a curve that follows from {_EVENT}")
+        raise NotOnRecord(f"a trade-off curve that follows from {sources.full(_EVENT)}")
     return found
 
 
 @lru_cache(maxsize=32)
 def _profile(event: str, guarantee: Guarantee) -> dict[str, Any] | None:
-    """The whole profile of an event; None where no accountant can say more than the record."""
+    """The whole profile of an event; None where none follows or no accountant knows."""
     from sfumato.accounting import privacy_profile
-    from sfumato.accounting.support import UnsupportedError
 
-    asked = sorted({1e-4, 1e-5, 1e-6, 1e-8, guarantee.delta} - {0.0}, reverse=True)
+    asked = sorted({*_DELTAS, guarantee.delta} - {0.0}, reverse=True)
+    released = event_from_dict(json.loads(event))
     try:
-        found = privacy_profile(
-            event_from_dict(json.loads(event)), asked, neighbours=guarantee.neighbours,
-            rates=_RATES,
-        )  # fmt: skip
-    except UnsupportedError:
+        found = privacy_profile(released, asked, neighbours=guarantee.neighbours, rates=_RATES)
+    except ValueError:  # among them that no accountant has a theorem
         return None
-    at = {one.delta: one.epsilon for one in found.guarantees}
-    exact = at.get(guarantee.delta, guarantee.epsilon)
-    return found.to_dict() | {"epsilon": exact}
+    return found.to_dict()
 
 
 def _power(profile: dict[str, Any], rate: float) -> float:
@@ -234,7 +333,3 @@ def _power(profile: dict[str, Any], rate: float) -> float:
     betas: Sequence[float] = profile["trade_off"]["beta"]
     at = next((b for a, b in zip(alphas, betas, strict=True) if a >= rate), betas[-1])
     return 1 - at
-
-
-def _delta_text(value: float) -> str:
-    return f"{value:.3g}"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
+from typing import final
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "INK", "PALE", "new_figure", "save"]
+__all__ = ["COLOURS", "INK", "PALE", "Drawing", "new_figure", "save"]
 
 INK, PALE = "#1f2430", "#c9ced6"
 COLOURS = ("#1b5e8c", "#d1662b", "#4d9078", "#8a5a99", "#b8932f", "#9c3d54")
@@ -29,12 +31,29 @@ _STYLE = {
 }
 
 
+_NOTEBOOK_DPI = 110
+
+
+@final
+class Drawing(Figure):
+    """A figure that notebooks show by themselves, without pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png", dpi=_NOTEBOOK_DPI)
+        return buffer.getvalue()
+
+    def save(self, path: str | Path) -> Path:
+        """Writes it in the format that the name ends in; see :func:`save`."""
+        return save(self, path)
+
+
 def new_figure(
     title: str, xlabel: str, ylabel: str, size: tuple[float, float] = (7.2, 4.4)
-) -> tuple[Figure, Axes]:
+) -> tuple[Drawing, Axes]:
     """A figure with one pair of axes, made without pyplot, so that nothing global changes."""
     with mpl.rc_context(_STYLE):  # pyright: ignore[reportArgumentType]
-        figure = Figure(figsize=size, dpi=150, layout="constrained")
+        figure = Drawing(figsize=size, dpi=150, layout="constrained")
         axes = figure.subplots()
         axes.set_title(title, pad=12)
         axes.set_xlabel(xlabel)

@@ -31,16 +31,25 @@ def check_format(path: Path) -> None:
 
 
 def write_document(document: Document, path: str | Path) -> Path:
-    """Writes it; the curator's edition is readable by its owner alone."""
+    """Writes it, whole or not at all; the curator's edition is readable by its owner alone.
+
+    Raises:
+        ValueError: for an ending that is no format, or a folder of that name.
+    """
     out = Path(path)
     check_format(out)
-    text = FORMATS[out.suffix.lower()](document)
+    if out.is_dir():
+        raise ValueError(f"a report must be a file, but {str(out)!r} is a folder")
+    text = FORMATS[out.suffix.lower()](document).encode("utf-8", errors="replace")
     out.parent.mkdir(parents=True, exist_ok=True)
     mode = 0o644 if document.edition == "publishable" else 0o600
     part = out.with_name(f".{out.name}.part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        os.fchmod(file.fileno(), mode)  # a part left by a killed process may have another
-        file.write(text)
-    part.replace(out)
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), mode)  # a part left by a killed process may have another
+            file.write(text)
+        part.replace(out)
+    finally:
+        part.unlink(missing_ok=True)
     return out

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.attacks.targets import Target
 from sfumato.core import validation
+from sfumato.core.html import CURATOR, facts_table
 
 __all__ = ["Inversion", "checked_labels", "checked_shape", "probability_of"]
 
@@ -46,6 +47,19 @@ class Inversion:
             f"{len(np.unique(self.labels))} classes after {self.queries:,} queries; the target is "
             f"{self.probability.mean():.1%} sure of them, {self.probability.min():.1%} of the least"
         )
+
+    def _repr_html_(self) -> str:
+        sure = (
+            f"{self.probability.mean():.1%} on average, {self.probability.min():.1%} of the least"
+        )
+        classes = len(np.unique(self.labels))
+        rows = [
+            ("target", self.target),
+            ("images", f"{len(self.labels)} of {classes} classes, each {self.images.shape[1:]}"),
+            ("the target is sure of them", sure),
+            ("queries", f"{self.queries:,}"),
+        ]
+        return facts_table(f"What classes look like: {self.attack}", rows, note=CURATOR)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, without the images; ``channel`` says who may read it."""

@@ -41,6 +41,7 @@ from sfumato.attacks.candidates import Candidates
 from sfumato.attacks.inversion.likeness import cosine, structural_similarity
 from sfumato.attacks.inversion.results import checked_labels
 from sfumato.core import validation
+from sfumato.core.html import CURATOR, facts_table
 from sfumato.core.rates import rate_interval
 
 __all__ = [
@@ -132,6 +133,17 @@ class Recognition:
             f"{self.accuracy_among_three:.1%} within its first three answers; it is "
             f"{self.probability:.1%} sure of them on average"
         )
+
+    def _repr_html_(self) -> str:
+        low, high = self.accuracy_interval
+        limits = f"{self.confidence:.0%} interval {low:.1%} to {high:.1%}"
+        rows = [
+            ("images", f"{self.images} of {len(self.by_class)} classes"),
+            ("named rightly", f"{self.accuracy:.1%} ({limits})"),
+            ("within three answers", f"{self.accuracy_among_three:.1%}"),
+            ("sure of them on average", f"{self.probability:.1%}"),
+        ]
+        return facts_table("What a judge sees in the images", rows, note=CURATOR)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; ``channel`` says who may read it."""

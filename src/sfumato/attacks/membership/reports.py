@@ -37,6 +37,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.attacks.roc import Excess, Interval, Power, Roc
 from sfumato.core import validation
+from sfumato.core.html import CURATOR, facts_table
 
 __all__ = ["LOW_RATES", "Calls", "MembershipReport"]
 
@@ -219,10 +220,21 @@ class MembershipReport:
         return self.excess(epsilon, delta, confidence).exceeds
 
     def __str__(self) -> str:
-        low, high = self.auc_interval
-        limits = f"{low:.3f} to {high:.3f} at {100 * self.confidence:.4g}%"
         sizes = f"{self.roc.members:,} members, {self.roc.others:,} others"
-        return f"{self.attack}: AUC {self.auc:.3f} ({limits}), {sizes}\n{_powers(self.power)}"
+        return f"{self.attack}: AUC {self._shown_auc()}, {sizes}\n{_powers(self.power)}"
+
+    def _shown_auc(self) -> str:
+        low, high = self.auc_interval
+        return f"{self.auc:.3f} ({low:.3f} to {high:.3f} at {100 * self.confidence:.4g}%)"
+
+    def _repr_html_(self) -> str:
+        sizes = f"{self.roc.members:,} members, {self.roc.others:,} others"
+        found = _powers(self.power).removeprefix("members found: ")
+        rows = [("AUC", self._shown_auc()), ("candidates", sizes), ("members found", found)]
+        rows.append(("called members", str(self.calls[0])))
+        if self.queries is not None:
+            rows.append(("queries", f"{self.queries:,}"))
+        return facts_table(f"Who was trained on? {self.attack}", rows, note=CURATOR)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, without the single scores but for those of the most exposed members."""

@@ -13,13 +13,14 @@ from torch import nn
 
 from sfumato.core.functions import names_function
 from sfumato.core.guarantee import Guarantee
+from sfumato.core.html import facts_table
 from sfumato.core.records import Record
 from sfumato.learning.models import make_model
 from sfumato.learning.recipes.inputs import input_shape, inputs_of
 from sfumato.learning.recipes.recipe import Recipe
 from sfumato.learning.runs.folder import RunFolder
 
-__all__ = ["Run", "initial_model", "load_run"]
+__all__ = ["Run", "described", "initial_model", "load_run"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,19 @@ class Run:
         guarantee = self.record.guarantee
         return guarantee if math.isfinite(guarantee.epsilon) else None
 
+    def _repr_html_(self) -> str:
+        accuracy = self.record.facts.get("accuracy")
+        rows: list[tuple[str, object]] = [
+            ("guarantee", str(self.record.guarantee)),
+            ("features", self.recipe.features.kind),
+            ("classes", ", ".join(self.classes)),
+            ("hyper-parameters", self.recipe.origin),
+            ("folder", str(self.folder.path)),
+        ]
+        if accuracy is not None:
+            rows.insert(1, ("accuracy", f"{accuracy:.2%} (public test set)"))
+        return facts_table(f"Run: {described(self.record)}", rows, stamp=self.record.warning)
+
     @torch.no_grad()
     def scores(self, inputs: NDArray, batch: int = 1024) -> NDArray[np.float64]:
         """The model's probabilities for inputs as their data set holds them: (n, classes)."""
@@ -53,6 +67,13 @@ class Run:
         rows = inputs_of(np.asarray(inputs), (bounds[0], bounds[1]))
         parts = [self.model(part).softmax(1).double() for part in rows.split(batch)]
         return torch.cat(parts).numpy()
+
+
+def described(record: Record) -> str:
+    """A run's data and model, in words."""
+    data, recipe = record.facts.get("data", {}), record.parameters.get("recipe", {})
+    known = (data.get("name"), recipe.get("model"))
+    return ", ".join(str(name) for name in known if name) or record.method
 
 
 def initial_model(recipe: Recipe, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sfumato.core.html import CURATOR, facts_table
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.records import Record
 from sfumato.data import Dataset
@@ -41,6 +42,7 @@ from sfumato.learning.recipes.augments import augment_by_name
 from sfumato.learning.recipes.canaries import CanaryScores, Planted, WithCanaries, canary_losses
 from sfumato.learning.recipes.evaluating import Evaluation, minus_losses
 from sfumato.learning.recipes.inputs import input_shape, labels_of
+from sfumato.learning.recipes.loading import described
 from sfumato.learning.recipes.observing import History, Observer, Point, Shown
 from sfumato.learning.recipes.preparing import Prepared, check_sizes
 from sfumato.learning.recipes.rates import make_optimizer, make_scheduler
@@ -78,6 +80,22 @@ class Trained:
     points: tuple[Point, ...]
     folder: RunFolder | None
     canaries: CanaryScores | None = None
+
+    def _repr_html_(self) -> str:
+        record, rows = self.record, list[tuple[str, object]]()
+        rows.append(("guarantee", str(record.guarantee)))
+        private = self.accuracy is not None and not self.accuracy_is_public
+        if self.accuracy is not None:
+            where = "not public" if private else "public test set"
+            rows.append(("accuracy", f"{self.accuracy:.2%} ({where})"))
+        if self.canaries is not None:
+            count = len(self.canaries.included)
+            rows.append(("canaries", f"{count:,}; their coins and scores are the curator's"))
+        rows.append(("folder", "not kept" if self.folder is None else str(self.folder.path)))
+        return facts_table(
+            f"Trained: {described(record)}", rows, stamp=record.warning,
+            note=CURATOR if private else "",
+        )  # fmt: skip
 
 
 def train(
