@@ -207,14 +207,6 @@ def test_laplace_or_gaussian(answer, run, tmp_path):
     assert "from 9 dimensions on" in run("account", "laplace-or-gaussian", "--criterion", "l1")[1]
 
 
-def test_the_demo_draws_its_plots(run, tmp_path):
-    code, out, _ = run("demo", "--out", tmp_path / "out")
-    assert code == 0
-    names = {"averaging.png", "composition.png", "laplace-or-gaussian.png", "trade-off.png"}
-    assert {path.name for path in (tmp_path / "out").iterdir()} == names
-    assert "1.534 to 4.651" in " ".join(out.split())
-
-
 BAD = [
     (["--noise-multiplier", "0"], "noise_multiplier"),
     (["--noise-multiplier", "-4"], "noise_multiplier"),
