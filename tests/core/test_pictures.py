@@ -46,5 +46,5 @@ def test_what_is_outside_is_cut():
     ],
 )
 def test_what_does_not_fit_is_refused(packed):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"shape|pixels|pictures|base64"):
         unpack_pictures(packed)

@@ -60,7 +60,8 @@ def gaussian_record():
         event = GaussianEvent(sigma)
         known = {
             "method": "gaussian", "parameters": {"recipe": {"model": "none"}}, "event": event,
-            "guarantee": account(event, delta), "facts": {"test_set": "none", "data": {"name": "x"}},
+            "guarantee": account(event, delta),
+            "facts": {"test_set": "none", "data": {"name": "x"}},
         }  # fmt: skip
         return copy.deepcopy(Record(**(known | changes)).to_dict())
 
@@ -85,7 +86,7 @@ def at_place():
 class _Reader(HTMLParser):
     """Numbers with their places, and all text that stands anywhere else."""
 
-    SILENT = {"style", "code", "svg", "title", "data"}
+    SILENT = frozenset({"style", "code", "svg", "title", "data"})
 
     def __init__(self):
         super().__init__()

@@ -259,7 +259,7 @@ def test_seeded_noise_promises_nothing(gaussian_record):
 def test_nothing_is_promised_unless_the_record_says_it_is_private(gaussian_record):
     record = gaussian_record()
     del record["private"]
-    with pytest.raises(NotOnRecord, match="run/record.json#/private"):
+    with pytest.raises(NotOnRecord, match=r"run/record\.json#/private"):
         promises.lead(sources(record))
     record["private"] = "yes"
     with pytest.raises(NotOnRecord, match="private"):

@@ -56,6 +56,7 @@ def report(
 
     check_format(out)
     _check_edition(edition)
+    _check_out(out, paths)
     with working("reading the records"):
         found = gather(paths, ledger, dataset or ())
         document = make_report(found, edition, title)
@@ -140,6 +141,7 @@ def _answer(path: Path, name: str) -> Sources:
     Raises:
         ValueError: if it is nothing that was released.
     """
+    from sfumato.reports.card import fingerprint
     from sfumato.reports.facts import Sources, parsed
 
     try:
@@ -151,7 +153,7 @@ def _answer(path: Path, name: str) -> Sources:
         released = isinstance(one, dict) and {"query", "rows"} <= one.keys()
         if not released or one.get("channel") == "curator":
             raise ValueError(f"{path} must be an answer of sfumato query --json, but is not")
-    return Sources({name: found})
+    return Sources({name: found}, marks={name: fingerprint(path)})
 
 
 def _budgets(url: str | None, datasets: Sequence[str]) -> list[Sources]:
@@ -193,6 +195,12 @@ def make_report(found: Gathered, edition: str, title: str | None = None) -> Docu
 def _check_edition(edition: str) -> None:
     if edition not in _EDITIONS:
         raise ValueError(f"edition must be one of {', '.join(_EDITIONS)}, got {edition!r}")
+
+
+def _check_out(out: Path, paths: Sequence[Path]) -> None:
+    """A report never takes the place of a record."""
+    if out.name == "record.json" or out.resolve() in {path.resolve() for path in paths}:
+        raise ValueError(f"a report must have a file of its own, but {out} is a record")
 
 
 def _missing(document: Document) -> list[str]:

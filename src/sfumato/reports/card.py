@@ -30,7 +30,14 @@ from sfumato.reports.documents import (
 from sfumato.reports.facts import NotOnRecord, Sources, delta_text, epsilon_text, per_cent_text
 from sfumato.reports.training_figures import learning_curve_figure
 
-__all__ = ["PublicRun", "card_sections", "fingerprints", "privacy_card", "release_sections"]
+__all__ = [
+    "PublicRun",
+    "card_sections",
+    "fingerprint",
+    "fingerprints",
+    "privacy_card",
+    "release_sections",
+]
 
 RECORD = promises.RECORD
 _ACCURACY, _CURVE = f"{RECORD}#/facts/accuracy", f"{RECORD}#/facts/curve"
@@ -64,12 +71,14 @@ class PublicRun:
         return cls(known, sources, fingerprints(path, sources.names, known))
 
 
+def fingerprint(path: Path) -> str:
+    """How SHA-256 of a file begins."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
 def fingerprints(folder: Path, names: Sequence[str], origin: str) -> dict[str, str]:
-    """How SHA-256 of each file begins, by its name behind ``origin``."""
-    return {
-        f"{origin}/{name}": hashlib.sha256((folder / name).read_bytes()).hexdigest()[:16]
-        for name in names
-    }
+    """Of each file, by its name behind ``origin``."""
+    return {f"{origin}/{name}": fingerprint(folder / name) for name in names}
 
 
 def privacy_card(
@@ -87,7 +96,7 @@ def privacy_card(
     for run in kept:
         sections += card_sections(run.sources, f"{run.name}: " if len(kept) > 1 else "")
     sections += release_sections(ledgers, answers)
-    marks = {name: mark for run in kept for name, mark in run.marks.items()}
+    marks = {name: mark for one in (*kept, *answers) for name, mark in one.marks.items()}
     return Document(title, "publishable", sections, marks)
 
 

@@ -88,7 +88,7 @@ def curator_report(
     for run in runs:
         if promises_something(run.sources) is not False:
             sections += card_sections(run.sources, f"{run.name}: " if many else "")
-    marks = {name: mark for run in runs for name, mark in run.marks.items()}
+    marks = {name: mark for one in (*runs, *answers) for name, mark in one.marks.items()}
     return Document(title, "curator", sections, marks)
 
 

@@ -73,10 +73,13 @@ class Sources:
     Args:
         records: parsed JSON by name.
         origin: put before every name, such as the run's.
+        marks: fingerprints of the files, by full name.
     """
 
-    def __init__(self, records: Mapping[str, Any], origin: str = "") -> None:
-        self._records, self.origin = dict(records), origin
+    def __init__(
+        self, records: Mapping[str, Any], origin: str = "", marks: Mapping[str, str] | None = None
+    ) -> None:
+        self._records, self.origin, self.marks = dict(records), origin, dict(marks or {})
 
     @classmethod
     def read(cls, folder: str | Path, names: tuple[str, ...], origin: str = "") -> Sources:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.core.guarantee import round_up
+from sfumato.core.guarantee import Guarantee, round_up
 from sfumato.core.pictures import unpack_pictures
 from sfumato.reports.audit_figures import gauge_figure
 from sfumato.reports.documents import Block, Cell, Missing, Paragraph, Picture, Table
@@ -134,11 +134,15 @@ def _curves(
 
 
 def _claim(run: Sources) -> tuple[float, float] | None:
-    """Epsilon and delta as they are shown, never smaller than they are."""
-    if not promises_something(run) or not _is_number(run, f"{_RECORD}/delta"):
+    """Epsilon and delta as they are shown, never smaller than they are; None if unknown."""
+    if not promises_something(run):
         return None
-    epsilon = float(run.raw(f"{_RECORD}/epsilon"))
-    return (round_up(epsilon, 3), float(run.raw(f"{_RECORD}/delta")))
+    try:
+        with run.reading(_RECORD):
+            claim = Guarantee.from_dict(run.raw(_RECORD))
+    except NotOnRecord:
+        return None
+    return round_up(claim.epsilon, 3), round_up(claim.delta, 3)
 
 
 def _attacks(name: str, run: Sources) -> list[Block]:

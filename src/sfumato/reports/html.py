@@ -27,7 +27,7 @@ __all__ = ["block_html", "to_html"]
 
 _WIDE = 4  # columns, from which on a table's rows are stacked on a phone
 _LIGHT = """--ink: #1f2430; --paper: #fff; --line: #d5d9e0; --note: #5b6472; --warn: #9c3d54;
-  --tint: #f4f6f9; --c0: #1b5e8c; --c1: #c2571d; --c2: #3c7d66; --c3: #8a5a99; --c4: #96741a;
+  --tint: #f4f6f9; --c0: #1b5e8c; --c1: #b5501a; --c2: #3c7d66; --c3: #8a5a99; --c4: #96741a;
   --c5: #9c3d54;"""
 _DARK = """--ink: #e8eaee; --paper: #14171d; --line: #3a4150; --note: #a3adbb; --warn: #f09aa9;
   --tint: #1c2129; --c0: #7db8e0; --c1: #f0955e; --c2: #7cc4a8; --c3: #c79ad6; --c4: #dcb95c;
@@ -59,7 +59,7 @@ tbody tr + tr > * { border-top: 1px solid var(--line); }
 tbody th { font-weight: inherit; color: var(--note); }
 figure { margin: 1.2rem 0; }
 figure svg { display: block; height: auto; width: 100%; max-width: calc(var(--w) * 1.4px);
-  min-width: calc(var(--w) * 0.95px); }
+  min-width: calc(var(--w) * 1px); }
 figure svg text { fill: currentColor; }
 pre { background: var(--tint); border-radius: 6px; padding: 0.8rem 1rem; overflow-x: auto;
   white-space: pre-wrap; font-size: 0.88rem; }
