@@ -104,8 +104,9 @@ def test_tables_fit_a_narrow_terminal(run):
         ("--model nowhere.py:load --data digits", "can be imported"),
         ("--run nowhere", "must hold a finished run"),
         ("--run a --rows 0", "rows"),
-        ("--run a --shadows 3", "even number"),
-        ("--model attacked_models.py:load --data digits --shadows 2", "torch module"),
+        ("--run a --shadows 3", "shadows must be at least 4"),
+        ("--run a --shadows 5", "even number"),
+        ("--model attacked_models.py:load --data digits --shadows 4", "torch module"),
     ],
 )
 def test_mistakes(run, options, message):

@@ -135,6 +135,7 @@ def test_mistakes(run, small, folder, options, message):
     assert not (folder / "x").exists()
 
 
+@pytest.mark.slow
 def test_a_killed_run_says_what_to_do(run, folder):
     """By a signal that nothing can catch, in the middle of its steps."""
     command = [str(Path(sys.executable).parent / "sfumato"), *PLAIN.split()]
