@@ -104,7 +104,7 @@ def test_tables_fit_a_narrow_terminal(run):
         ("--model nowhere.py:load --data digits", "can be imported"),
         ("--run nowhere", "must hold a finished run"),
         ("--run a --rows 0", "rows"),
-        ("--run a --shadows 3", "shadows must be at least 4"),
+        ("--run a --shadows 3", "shadows must be a whole number, 4 or above"),
         ("--run a --shadows 5", "even number"),
         ("--model attacked_models.py:load --data digits --shadows 4", "torch module"),
     ],

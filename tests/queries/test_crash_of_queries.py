@@ -43,6 +43,12 @@ def kill_and_check(url, tmp_path, kills):
     return sum(seen.values()), kinds
 
 
+BOTH = pytest.mark.parametrize(
+    "url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
+)  # the ledger's own tests kill it in PostgreSQL, too
+
+
+@BOTH
 def test_killed_while_asking(url, tmp_path):
     seen, kinds = kill_and_check(url, tmp_path, 25)
     assert seen > 0

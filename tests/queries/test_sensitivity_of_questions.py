@@ -241,7 +241,7 @@ strategies = {
 }
 
 
-@settings(max_examples=20)
+@settings(max_examples=15)
 @given(**strategies, delta=st.sampled_from((0.0, 1e-6)))
 @example([], [EXTREME] * 50, 1, 1, CASES[0], 0.0)
 @example([], [EXTREME] * 50, 3, 2, CASES[2], 1e-6)

@@ -25,6 +25,7 @@ from sfumato.reports.documents import (
     Table,
     recorded,
 )
+from sfumato.reports.drawing import as_label
 from sfumato.reports.facts import (
     Fact,
     NotOnRecord,
@@ -99,8 +100,9 @@ def _overview(runs: Sequence[CuratorRun]) -> list[Block]:
         "members found at one false alarm in a hundred", "audited, epsilon at least",
     )  # fmt: skip
     note = (
-        "The strongest attack is that with the largest AUC: how often a member scores above "
-        "somebody who is none. Half of the time is guessing."
+        "The strongest attack is that which surely finds the most members at one false alarm in "
+        "a hundred; accusing at random finds one in a hundred. AUC: how often a member scores "
+        "above somebody who is none; half of the time is guessing."
     )
     stamped = [
         Paragraph((run.name, ": ", NOT_PRIVATE), "warning")
@@ -153,32 +155,43 @@ def _accuracy(sources: Sources) -> Cell:
 def _accuracies(runs: Sequence[CuratorRun]) -> list[Block]:
     """Accuracy against epsilon, over the runs."""
     known = [
-        (run.sources, accuracy)
+        (run.name, run.sources, accuracy)
         for run in runs
         if isinstance(accuracy := _accuracy(run.sources), Fact)
     ]
-    points: list[tuple[float, float, float | None]] = []
+    series: dict[str, list[tuple[float, float, float | None]]] = {}
     baselines: list[float] = []
-    for sources, accuracy in known:
+    for name, sources, accuracy in known:
         if promises_something(sources):
             epsilon = round_up(float(sources.raw(_EPSILON)), 3)
-            points.append((epsilon, float(accuracy.value), None))
+            point = (epsilon, float(accuracy.value), None)
+            series.setdefault(_network(sources, name), []).append(point)
         elif promises_something(sources) is False:
             baselines.append(float(accuracy.value))
-    if not points:
+    if not series:
         return [Paragraph("No run with a guarantee has an accuracy on record.", "note")]
     if len(known) == 1:
         return [Paragraph("One run alone shows no cost: add one without privacy.", "note")]
-    if len({_data(sources) for sources, _ in known}) > 1:
+    if len({_data(sources) for _, sources, _ in known}) > 1:
         return [Paragraph("Runs on different data are not compared here.", "note")]
     figure = accuracy_by_epsilon_figure(
-        {"with privacy": sorted(points)}, title="Accuracy at each epsilon",
+        {as_label(name): points for name, points in series.items()},
+        title="Accuracy at each epsilon",
         baseline=max(baselines, default=None),
     )  # fmt: skip
     figure.set_size_inches(4.8, 3.5)
     figure.axes[0].set_ylabel("accuracy, test set")
     alt = "Accuracy on the test set against the epsilon claimed, one point a run"
-    return [Picture(figure, alt, ", ".join(accuracy.source for _, accuracy in known))]
+    return [Picture(figure, alt, ", ".join(accuracy.source for *_, accuracy in known))]
+
+
+def _network(sources: Sources, name: str) -> str:
+    """What was trained: runs of the same kind are one line."""
+    parts = [f"{RECORD}#/parameters/recipe/{part}" for part in ("model", "features/kind")]
+    if not all(sources.has(place) for place in parts):
+        return name
+    model, features = (str(sources.raw(place)) for place in parts)
+    return model if features == "none" else f"{model} on {features}"
 
 
 def _data(sources: Sources) -> str:

@@ -52,7 +52,11 @@ def rate_text(value: float) -> str:
 
 
 def best_attack(sources: Sources) -> str:
-    """Where the strongest attack on a run is on record: that with the largest AUC.
+    """Where the strongest attack on a run is on record.
+
+    That which surely finds the most members (by the lower limit) at one false alarm in a hundred,
+    where that was measured; of several, and where it was not, the one with the largest AUC. To
+    find a few members for sure is more than to guess a little better about everybody.
 
     Raises:
         NotOnRecord: if it was not attacked.
@@ -62,11 +66,22 @@ def best_attack(sources: Sources) -> str:
         for place in range(_count(sources, f"{MEMBERSHIP}#/attacks"))
     ]
     known = [
-        (sources.raw(f"{at}/auc"), at) for at in places if _is_number(sources, f"{at}/auc")
-    ]  # fmt: skip
+        (_found(sources, at), sources.raw(f"{at}/auc"), at)
+        for at in places
+        if _is_number(sources, f"{at}/auc")
+    ]
     if not known:
         raise NotOnRecord(sources.full(f"{MEMBERSHIP}#/attacks/*/auc"))
-    return max(known, key=lambda one: one[0])[1]
+    return max(known, key=lambda one: one[:2])[2]
+
+
+def _found(sources: Sources, at: str) -> float:
+    """The share of members found at one false alarm in a hundred, at least; 0 where unknown."""
+    try:
+        where = _power_place(sources, at, _LOW_RATES[0])
+        return float(sources.fact(f"{where}/interval/0").value)
+    except (NotOnRecord, TypeError, ValueError):
+        return 0.0
 
 
 def _count(sources: Sources, place: str) -> int:
@@ -189,15 +204,25 @@ def _limits(run: Sources, place: str, shown: Any) -> Cell:
 def power(run: Sources, at: str, rate: float = _LOW_RATES[0]) -> Cell:
     """What is found at a low rate of false alarms, if there were others enough to tell."""
     try:
-        for place in range(_count(run, f"{at}/power")):
-            where = f"{at}/power/{place}"
-            if run.fact(f"{where}/false_alarms").value == rate:
-                if run.fact(f"{where}/measurable").value is not True:
-                    return "too few others to tell"
-                return run.fact(f"{where}/members_found", per_cent_text)
+        where = _power_place(run, at, rate)
+        if run.fact(f"{where}/measurable").value is not True:
+            return "too few others to tell"
+        return run.fact(f"{where}/members_found", per_cent_text)
     except NotOnRecord:
-        pass
-    return "not on record"
+        return "not on record"
+
+
+def _power_place(run: Sources, at: str, rate: float) -> str:
+    """Where what is found at this rate is on record.
+
+    Raises:
+        NotOnRecord: if it is not.
+    """
+    for place in range(_count(run, f"{at}/power")):
+        where = f"{at}/power/{place}"
+        if run.fact(f"{where}/false_alarms").value == rate:
+            return where
+    raise NotOnRecord(run.full(f"{at}/power"))
 
 
 def most_exposed(runs: Named) -> list[Block]:

@@ -196,6 +196,7 @@ def check(attempts, end):
     assert end["again"] == 2  # it came to its end
 
 
+@pytest.mark.slow
 def test_a_run_killed_in_its_fit_and_in_its_steps_comes_to_its_end(tmp_path):
     ((attempts, end),) = killed_runs(tmp_path, 1, seed=1)
     check(attempts, end)

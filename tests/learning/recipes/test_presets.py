@@ -88,6 +88,7 @@ def test_the_paper_s_clip_is_for_each_layer(toy):
     assert recipe.clip.bounds((("a.weight",), ("b.weight",))) == pytest.approx((4.0, 4.0))
 
 
+@pytest.mark.slow
 def test_the_paper_s_network_with_other_settings(toy):
     """The same topology; rates fall with the noise of a step's mean; for any epsilon."""
     paper = preset("abadi-mnist", facts_of(toy, GREY, 60_000), epsilon=2)
