@@ -89,7 +89,7 @@ def _training(data: str) -> Part:
         f"train dp-sgd --data {data}{rows} --neighbours zero-out --canaries 500 "
         f"--ledger privacy.db --dataset {data}"
     )
-    tuned = "--tuned-on MNIST-before-the-demo"
+    tuned = '--tuned-on "earlier runs on MNIST, not charged"'
     return Part(
         "Four models: one without privacy, three with",
         "The same records; the first two are the same network. The others look at pictures "

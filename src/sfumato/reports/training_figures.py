@@ -193,6 +193,9 @@ def accuracy_by_epsilon_figure(
     axes.margins(x=0.06)
     axes.set_ylim(top=1.03)
     axes.set_ylim(bottom=0.0 if axes.get_ylim()[0] < 0.3 else None)
+    low, high = axes.get_ylim()
+    axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= 1 + 1e-9])
+    axes.set_ylim(low, high)
     handles, names = axes.get_legend_handles_labels()
     order = [names.index(name) for name in (*series, *(published or {}))]
     axes.legend([handles[i] for i in order], [names[i] for i in order], loc="best", frameon=False)
