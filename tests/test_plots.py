@@ -230,9 +230,12 @@ def test_a_run_without_privacy_has_no_epsilon_to_draw():
     plain = record(NotPrivateEvent(), nothing)
     points = tuple(replace(point, epsilon=math.inf) for point in POINTS)
     figure = sf.plot(trained(plain, points, public=False))
+    assert titled(sf.plot(trained(plain, points, public=False), title="my own")) == (
+        "NOT PRIVATE. my own"
+    )
     (axes,) = figure.axes
     assert list(axes.lines[0].get_ydata()) == [0.6, 0.8]
-    assert titled(figure).endswith("NOT PRIVATE")
+    assert titled(figure).startswith("NOT PRIVATE. ")
     figure._repr_png_()
 
 

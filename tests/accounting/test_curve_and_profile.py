@@ -190,3 +190,28 @@ def test_targets_out_of_reach_are_said_to_be():
         sf.calibrate(lambda x: events.EpsilonDeltaEvent(1.0), 0.5, 1e-5)
     with pytest.raises(ValueError, match="in one step"):
         sf.calibrate_steps(epsilon=0.01, delta=1e-9, sample_rate=0.5, noise_multiplier=0.5)
+
+
+# --- events that hold up to some epsilon alone ----------------------------------------------------
+
+
+def test_nothing_is_said_above_the_largest_epsilon():
+    event = sf.dp_sgd(1.0, 0.1, 100)
+    whole = sf.privacy_profile(event, [1e-3, 1e-5, 1e-8])
+    largest = whole.guarantees[1].epsilon
+    cut = sf.privacy_profile(event, [1e-3, 1e-5, 1e-8], largest_epsilon=largest)
+    assert [one.delta for one in cut.guarantees] == [1e-3, 1e-5]
+    assert np.all(cut.betas <= whole.betas + 1e-15)  # fewer lines: a lower bound still
+    alphas, low, high = cut.alphas, cut.betas, whole.betas
+    assert low[0] == pytest.approx(1 - 1e-5, abs=1e-6) != high[0]  # 1 - delta at the largest
+    assert np.all(low[alphas > 0.05] == pytest.approx(high[alphas > 0.05], abs=1e-4))
+    assert cut.advantage == whole.advantage
+
+
+def test_rates_that_are_named_are_exact():
+    event = events.GaussianEvent(1.0)
+    rates = [0.0123, 0.037]
+    profile = sf.privacy_profile(event, [1e-5], rates=rates)
+    for rate in rates:
+        exact = stats.norm.cdf(stats.norm.ppf(rate) + 1.0)
+        assert profile.power_at(rate) == pytest.approx(exact, rel=2e-5)

@@ -7,6 +7,7 @@ import pytest
 
 from sfumato.cli import demo as played
 from sfumato.cli.demo_steps import PRIVATE, demo_parts, run_names
+from sfumato.learning.runs import RunFolder
 from sfumato.ledger import Ledger
 
 
@@ -31,9 +32,22 @@ def test_what_was_cut_off_goes_on(tmp_path, monkeypatch):
     assert played._resumed(train) == train
     (tmp_path / "a" / "curator").mkdir(parents=True)
     assert played._resumed(train) == ["train", "resume", "a"]
-    assert played._resumed(["train", "plain", "--out", "a"]) == ["train", "plain", "--out", "a"]
-    assert not (tmp_path / "a").exists()  # without privacy it begins anew
+    plain = ["train", "plain", "--out", "b"]
+    RunFolder(tmp_path / "b", public=False).begin({"recipe": {}})
+    assert played._resumed(plain) == plain
+    assert not (tmp_path / "b").exists()  # without privacy it begins anew
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "thesis.txt").write_text("mine")
+    assert played._resumed(plain) == plain
+    assert (tmp_path / "b" / "thesis.txt").exists()
     assert played._resumed(["audit", "--run", "a"]) == ["audit", "--run", "a"]
+
+
+def test_a_folder_goes_on_with_the_data_it_began_with(tmp_path):
+    played._claim(tmp_path / "d", "mnist")
+    played._claim(tmp_path / "d", "mnist")
+    with pytest.raises(ValueError, match="holds a demo with mnist"):
+        played._claim(tmp_path / "d", "digits")
 
 
 def test_digits_where_mnist_cannot_be_had(monkeypatch, capsys):

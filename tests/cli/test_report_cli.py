@@ -126,12 +126,16 @@ def test_answers_that_were_asked_together(done, asked, folder):
     assert "Count where" in text
 
 
-def test_an_answer_with_seeded_noise_is_stamped(done, asked, folder):
+def test_an_answer_with_seeded_noise_is_the_curator_s_alone(done, asked, folder):
     answer = json.loads((asked / "count.json").read_text()) | {"private": False}
     (folder / "seeded.json").write_text(json.dumps(answer))
     for ending in ("html", "md", "json"):
-        done(f"report seeded.json -o seeded-report.{ending}")
+        done(f"report seeded.json --edition curator -o seeded-report.{ending}")
         assert "NOT PRIVATE" in (folder / f"seeded-report.{ending}").read_text()
+        done(f"report seeded.json -o published.{ending}")
+        text = (folder / f"published.{ending}").read_text()
+        assert "Answers with seeded test coins are left out" in text
+        assert "seeded.json" not in text
 
 
 def test_long_answers_are_cut_and_that_is_said(done, asked, folder):

@@ -40,3 +40,25 @@ def test_what_would_change_the_recipe_is_refused(run, folder):
     assert code == 2
     assert "absent.json" in error
     assert not (folder / "b").exists()
+
+
+def test_a_stranger_s_code_is_not_run(run, folder, monkeypatch):
+    assert run(f"{FIRST} --out a")[0] == 0
+    record = json.loads((folder / "a" / "record.json").read_text())
+    record["parameters"]["recipe"]["model"] = "stranger_s_module:model"
+    (folder / "record.json").write_text(json.dumps(record))
+    (folder / "stranger_s_module.py").write_text("open('ran', 'w').close()")
+    monkeypatch.syspath_prepend(folder)
+    code, _, error = run("train dp-sgd --data digits --like record.json --out b")
+    assert (code, "importing it runs its code" in " ".join(error.split())) == (2, True)
+    assert not (folder / "ran").exists()
+    assert not (folder / "b").exists()
+
+
+def test_sizes_and_unit_are_those_of_the_data_on_record(run, folder):
+    assert run(f"{FIRST} --out a")[0] == 0
+    record = json.loads((folder / "a" / "record.json").read_text())
+    record["facts"]["data"]["name"] = "patients"
+    (folder / "record.json").write_text(json.dumps(record))
+    code, _, error = run("train dp-sgd --data digits --like record.json --out b")
+    assert (code, "a record about 'digits', got one about 'patients'" in error) == (2, True)

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.reports.card import PublicRun, privacy_card
+from sfumato.core.records import NOT_PRIVATE
+from sfumato.reports import method_facts
+from sfumato.reports.card import PublicRun, card_sections, privacy_card
 from sfumato.reports.facts import Sources
 from sfumato.reports.html import to_html
 from sfumato.reports.markdown import to_json, to_markdown
@@ -316,8 +318,9 @@ def test_several_runs_in_order(gaussian_record):
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_seeded_records_are_stamped_in_every_format(gaussian_record, count):
+def test_seeded_records_are_left_out_and_that_is_said(gaussian_record, count):
     seeded = gaussian_record(private=False)
+    seeded["facts"] |= {"accuracy": 0.123456, "test_set": "public", "data": {"name": SENTINEL}}
     named = [
         PublicRun(name, Sources({"record.json": record}, name), {})
         for name, record in (("seeded", seeded), ("secret", gaussian_record()))[:count]
@@ -325,9 +328,49 @@ def test_seeded_records_are_stamped_in_every_format(gaussian_record, count):
     document = privacy_card(named)
     for make in FORMATS:
         text = make(document)
-        assert text.count("NOT PRIVATE") >= count
-        assert text.index("NOT PRIVATE") < text.index("Had its noise been secret")
-    assert sum("promises to" in section.heading for section in document.sections) == count - 1
+        assert "Runs with seeded test coins are left out" in text
+        assert "12.3 %" not in text
+        assert SENTINEL not in text
+        assert "seeded/" not in text
+    assert sum("promises to" in section.heading.lower() for section in document.sections) == (
+        count - 1
+    )
+
+
+def test_a_stamped_card_is_the_curator_s(gaussian_record):
+    seeded = gaussian_record(private=False)
+    seeded["facts"] |= {"accuracy": 0.123456, "test_set": "public"}
+    sections = card_sections(Sources({"record.json": seeded}))
+    assert sections[0].blocks[0].text == NOT_PRIVATE
+    assert [section.heading for section in sections][:2] == ["The guarantee", "How well it works"]
+    assert "No accuracy may be told in public" in str(sections[1].blocks[0].text)
+
+
+FORGERIES = {
+    "epsilon": lambda record: record["guarantee"].update(epsilon=0.1),
+    "delta": lambda record: record["guarantee"].update(delta=1e-30),
+    "unit": lambda record: record["guarantee"].update(unit="person"),
+    "relation": lambda record: record["guarantee"].update(neighbours="replace-one"),
+    "no event": lambda record: record.pop("event"),
+    "no readable event": lambda record: record.update(event={"kind": "x"}),
+}
+
+
+@pytest.mark.parametrize("forge", FORGERIES.values(), ids=FORGERIES)
+def test_nothing_is_derived_from_a_guarantee_that_does_not_follow(files, gaussian_record, forge):
+    record = files["private/record.json"]
+    forge(record)
+    document = card_of(record)
+    assert [section.heading for section in document.sections] == ["The guarantee"]
+    text = to_markdown(document)
+    assert "Do not rely on it" in text or "Not on record" in text
+    named = [
+        PublicRun(name, Sources({"record.json": one}, name), {})
+        for name, one in (("forged", record), ("honest", gaussian_record()))
+    ]
+    (table,) = privacy_card(named).sections[0].blocks
+    assert table.rows[0] == ("forged", "does not follow from its event", "", "", "")
+    assert table.rows[1][1].value == gaussian_record()["guarantee"]["epsilon"]
 
 
 def test_a_forged_epsilon_is_warned_of_in_every_format(files):
@@ -362,3 +405,64 @@ def test_an_accuracy_that_may_not_be_told(gaussian_record):
     record = gaussian_record()
     text = to_markdown(card_of(record))
     assert "No accuracy may be told in public. Test set: none." in text
+
+
+@pytest.mark.parametrize(("test_set", "told"), [("public", True), ("none that is public", False)])
+def test_an_accuracy_is_told_where_the_test_set_is_public(files, gaussian_record, test_set, told):
+    record = files["private/record.json"]
+    record["facts"] |= {"accuracy": 0.123456, "test_set": test_set}
+    named = [
+        PublicRun(name, Sources({"record.json": one}, name), {})
+        for name, one in (("first", record), ("second", gaussian_record()))
+    ]
+    document = privacy_card(named)
+    assert ("12.3 %" in to_markdown(document)) == told
+    assert ("facts/curve" in to_html(document)) == told
+    (table,) = document.sections[0].blocks
+    assert str(table.rows[0][4]) == ("12.3 %" if told else "not told")
+
+
+def test_a_loaded_run_says_where_its_test_set_is_public(runs):
+    from sfumato.learning.recipes.loading import load_run
+
+    loaded = load_run(runs / "private")
+    assert "(public test set)" in loaded._repr_html_()
+    loaded.record.facts["test_set"] = "none that is public"
+    shown = loaded._repr_html_()
+    assert "accuracy" in shown
+    assert "(public test set)" not in shown
+
+
+# --- how it was made ------------------------------------------------------------------------------
+
+
+def method_of(record):
+    (table, *_) = method_facts.method(Sources({"record.json": record}))
+    return {label: str(fact) for label, fact in table.rows}
+
+
+def test_owners_that_are_sampled_whole(files):
+    record = files["private/record.json"]
+    record["guarantee"]["unit"] = record["parameters"]["plan"]["unit"] = "patient"
+    record["parameters"]["recipe"]["rows_per_owner"] = 20
+    rows = method_of(record)
+    assert rows["rows of each in a lot, at most"] == "20"
+    assert rows["lots"].startswith("Poisson: every patient by a coin of its own")
+    assert rows["the observer"].endswith("not which patients a step used")
+    assert "patients in a lot, expected" in rows
+    assert not any("record" in label for label in rows)
+
+
+def test_owners_of_records_that_are_sampled(files):
+    record = files["private/record.json"]
+    record["guarantee"]["unit"] = record["parameters"]["plan"]["group_unit"] = "person"
+    record["parameters"]["plan"]["records_per_unit"] = 3
+    rows = method_of(record)
+    assert rows["records of each, at most"] == "3"
+    assert rows["lots"].startswith("Poisson: every record by a coin of its own")
+
+
+def test_records_alone_have_no_owners(files):
+    rows = method_of(files["private/record.json"])
+    assert not any("of each" in label for label in rows)
+    assert "records in a lot, expected" in rows

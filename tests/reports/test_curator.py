@@ -120,6 +120,17 @@ def test_seeded_runs_are_stamped(files):
         assert text.count("NOT PRIVATE") >= 2
 
 
+def test_an_epsilon_that_does_not_follow_is_not_shown(files):
+    del files["plain/record.json"]["facts"]["data"]["rows"]
+    files["private/record.json"]["guarantee"]["epsilon"] *= 0.5
+    document = curator_report([run_of(files), run_of(files, "plain")])
+    assert document.sections[0].blocks[0].rows[0][1] == "does not follow from its event"
+    assert "No run with a guarantee" in document.sections[1].blocks[0].text
+    cards = [one.heading for one in document.sections if one.heading.startswith("private: ")]
+    assert cards == ["private: the guarantee"]
+    assert findings._claim(run_of(files).sources) is None
+
+
 # --- what is not on record ------------------------------------------------------------------------
 
 

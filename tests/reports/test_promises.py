@@ -159,6 +159,56 @@ def test_whom_it_speaks_to(gaussian_record, unit, words):
     assert f"any one {unit} in the data" in said(promises.lead(sources(known)))
 
 
+def test_finding_members_is_said_of_coins(gaussian_record):
+    text = said(promises.promises(sources(gaussian_record())))
+    assert "If a coin decided for each whether they are in the data, then whoever" in text
+    assert "of those who are, whatever else they know." in text
+    assert "Both hold whatever else" not in text
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "rows", "told"),
+    [("add-remove", 200, True), ("add-remove", None, False), ("replace-one", 200, False)],
+)
+def test_the_first_rows_are_a_table_of_their_own(gaussian_record, neighbours, rows, told):
+    event = GaussianEvent(1.0, neighbours=neighbours)
+    on_record = {"test_set": "none", "data": {"name": "x", "rows": rows}}
+    known = gaussian_record(event=event, guarantee=account(event, 1e-5), facts=on_record)
+    text = said(promises.limits(sources(known)))
+    assert ("The first 200 records of a larger table" in text) == told
+    assert ("is a replacement among those taken" in text) == told
+
+
+def cut_record(gaussian_record, claimed=None, most=30):
+    plan = {"lots": {"max_size": most}, "claimed_epsilon": claimed}
+    return gaussian_record(delta=1e-5, parameters={"plan": plan})
+
+
+@pytest.mark.parametrize(
+    ("claimed", "kept"),
+    [(None, [1e-4, 1e-5]), (5.0, [1e-4, 1e-5, 1e-6]), (3.9, [1e-4])],
+)
+def test_cut_lots_hold_up_to_the_claimed_epsilon_alone(gaussian_record, claimed, kept):
+    record = cut_record(gaussian_record, claimed)
+    largest = claimed or record["guarantee"]["epsilon"]
+    (table,) = promises.deltas(sources(record))
+    assert [delta.value for delta, _ in table.rows] == kept
+    assert max(epsilon.value for _, epsilon in table.rows) <= largest
+    profile = privacy_profile(
+        event_from_dict(record["event"]), [1e-5], rates=[1e-6], largest_epsilon=largest
+    )
+    (_, chances) = promises.reconstruction(sources(record))
+    at_one_in_a_million = chances.rows[-1][1].value
+    assert at_one_in_a_million == pytest.approx(profile.power_at(1e-6), rel=1e-9)
+    touches_at = -norm.ppf(1e-6) - 0.5  # the epsilon whose line gives this point of the curve
+    assert (at_one_in_a_million > 1.001 * power(1.0, 1e-6)) == (largest < touches_at)
+
+
+def test_lots_that_are_not_cut_hold_at_every_epsilon(gaussian_record):
+    record = cut_record(gaussian_record, most=None)
+    assert len(promises.deltas(sources(record))[0].rows) == 4
+
+
 def test_words_hold_no_digits(gaussian_record):
     known = sources(gaussian_record())
     for make in (promises.lead, promises.promises, promises.limits, promises.reconstruction):

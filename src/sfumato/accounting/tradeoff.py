@@ -92,11 +92,16 @@ def privacy_profile(
     neighbours: Neighbours | str | None = None,
     points: int = 201,
     rates: Sequence[float] = (),
+    largest_epsilon: float | None = None,
 ) -> PrivacyProfile:
     """Epsilon at each of ``deltas`` and the trade-off curve at ``points`` false positive rates.
 
     Between those rates the curve is read from above; name ``rates`` where it shall be exact. The
     curve is a lower bound on the true one, as every epsilon is an upper bound.
+
+    An event that is valid for statements up to ``largest_epsilon`` alone (lots that were cut, see
+    :meth:`sfumato.learning.dp_sgd.lots.Lots.events`) is asked for nothing above it: deltas that
+    would need more are left out, and so are the lines of the curve.
 
     Example:
         >>> from sfumato.core.events import dp_sgd
@@ -108,6 +113,11 @@ def privacy_profile(
     relation = resolve_relation(whole, neighbours)
     guarantees = tuple(account_many(whole, deltas, neighbours=relation))
     epsilons, deltas_at = _delta_curve(whole, relation)
+    if largest_epsilon is not None:
+        largest = validation.non_negative("largest_epsilon", largest_epsilon)
+        guarantees = tuple(one for one in guarantees if one.epsilon <= largest)
+        valid = epsilons <= largest
+        epsilons, deltas_at = epsilons[valid], deltas_at[valid]
     asked = [validation.open_probability("rates", rate) for rate in rates]
     alphas = np.union1d(_rates(validation.at_least("points", points, 3)), asked)
     betas = _trade_off(epsilons, deltas_at, alphas)

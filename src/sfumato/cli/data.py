@@ -125,8 +125,9 @@ def _get_table(name: str, out: Path | None) -> Path:
     if out is None:
         return path
     out.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(path, out)
-    return out
+    part = out.with_name(f".{out.name}.part")
+    shutil.copyfile(path, part)
+    return part.replace(out)
 
 
 def _get_images(name: str, out: Path | None) -> Path:

@@ -22,6 +22,7 @@ from sfumato.cli.output import console, working
 __all__ = ["demo"]
 
 _CARD, _REPORT = "card.html", "report.html"
+_MARK = "data.txt"  # the name of the data that a folder's demo is about
 _LEDGER, _STATISTICS = "privacy.db", "statistics"
 
 
@@ -49,7 +50,7 @@ def demo(
         raise ValueError(f"data must be mnist or digits, got {data!r}")
     begun, screen = time.monotonic(), console()
     found = _available(data)
-    out.mkdir(parents=True, exist_ok=True)
+    _claim(out, found)
     parts = demo_parts(found, found == "mnist", _has_table())
     with contextlib.chdir(out):
         for number, part in enumerate(parts, start=1):
@@ -59,6 +60,19 @@ def demo(
     _tell(out, time.monotonic() - begun)
     if view if view is not None else _has_screen():
         typer.launch(str(out / _REPORT))
+
+
+def _claim(out: Path, data: str) -> None:
+    """The folder, which goes on with the data that it began with."""
+    out.mkdir(parents=True, exist_ok=True)
+    mark = out / _MARK
+    if not mark.exists():
+        mark.write_text(f"{data}\n")
+    elif mark.read_text().strip() != data:
+        raise ValueError(
+            f"out must be a new folder, but {out} holds a demo with {mark.read_text().strip()}: "
+            "give another with --out"
+        )
 
 
 def _available(data: str) -> str:
@@ -119,8 +133,11 @@ def _resumed(arguments: list[str]) -> list[str]:
     if not folder.exists():
         return arguments
     if arguments[1] == "plain":
-        shutil.rmtree(folder)
-        return arguments
+        from sfumato.learning.runs import RunFolder
+
+        if RunFolder(folder).begun and RunFolder(folder).without_privacy:
+            shutil.rmtree(folder)
+        return arguments  # other things in its place are refused, not removed
     console().print(f"[dim]cut off before:[/dim] sfumato train resume {folder}")
     return ["train", "resume", str(folder)]
 

@@ -122,15 +122,20 @@ def dp_sgd(
     --epsilon 2 --ledger privacy.db --dataset patients --out runs/patients
     """
     said = dict(locals())
+    from sfumato.learning.recipes.preparing import refuse_first_rows
+
     found = declaration_at(declared)
     known = None if like is None else read_like(like, said)
     if known is not None:
         rows, records = known.rows, known.public_size
     with working("reading the data"):
         loaded = loaded_data(data, found, test, rows)
+    if known is not None:
+        known.check(loaded, found)
     recipe = make_recipe(loaded, found, records, said) if known is None else known.recipe
     size = loaded.public_size if records is None else records
-    _refuse_ledger(recipe, rows, ledger)
+    if ledger is not None:
+        refuse_first_rows(recipe, loaded)
     if dry_run:
         _tell_plan(recipe, size, as_json)
         return
@@ -233,18 +238,6 @@ def _list(title: str, described: dict[str, str], as_json: bool) -> None:
     for name, text in described.items():
         table.add_row(name, text)
     console().print(table)
-
-
-def _refuse_ledger(recipe: Recipe, rows: int | None, ledger: str | None) -> None:
-    """Who leaves one of the first places makes room for the next: two records change."""
-    from sfumato.core.neighbours import Neighbours
-
-    if rows is not None and ledger is not None and recipe.neighbours is Neighbours.ADD_REMOVE:
-        raise ValueError(
-            "rows must be left out with a ledger, unless --neighbours is zero-out or replace-one: "
-            "adding or removing one record of the whole moves another into the first rows. Or keep "
-            "those rows in a file of their own, with a budget of its own"
-        )
 
 
 def _without_password(url: str | None) -> str | None:

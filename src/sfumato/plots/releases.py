@@ -31,12 +31,15 @@ def learning(things: Things, *, title: str = "", curator: bool = False) -> Figur
     points, public = _points(run, curator)
     guarantee = run.record.guarantee
     promises = math.isfinite(guarantee.epsilon)
-    ending = str(guarantee) if promises else "NOT PRIVATE"
+    ending = str(guarantee) if promises else ""
+    heading = title or f"{described(run.record)}: {ending}".rstrip(": ")
+    if not run.record.private:
+        heading = f"NOT PRIVATE. {heading}"
     figure = learning_curve_figure(
         [point["step"] for point in points],
         [point["accuracy"] for point in points],
         [point["epsilon"] if promises else 0.0 for point in points],
-        title=plain(title or f"{described(run.record)}: {ending}"),
+        title=plain(heading),
         target=guarantee.epsilon if promises else None,
         tested_on="public test set" if public else "for the curator",
     )

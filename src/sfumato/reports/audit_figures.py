@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
+from sfumato.reports.facts import at_least_text, epsilon_text
 from sfumato.reports.style import COLOURS, INK, PALE, new_figure
 
 __all__ = ["ClaimLine", "GaugeLine", "claims_figure", "gauge_figure"]
@@ -51,16 +52,22 @@ def gauge_figure(
 ) -> Figure:
     """A bar for each run: from 0 to what was claimed, filled up to what an audit found at least.
 
-    Found beyond the claim, the bar is red: then the claim does not hold.
+    Found beyond the claim, the bar is red: then the claim does not hold. What was found beyond
+    every epsilon has the longest bar. In words, found is rounded down and claimed up.
     """
     figure, axes = new_figure(title, "epsilon", "", (5.6, 1.3 + 0.6 * len(lines)))
-    longest = max(max(found, claimed) for _, found, claimed in lines) or 1.0
-    for place, (_, found, claimed) in enumerate(reversed(lines)):
+    known = [value for _, *both in lines for value in both if math.isfinite(value)]
+    longest = max(known, default=0.0) or 1.0
+    if any(math.isinf(found) for _, found, _ in lines):
+        longest *= 2
+    for place, (_, exact, claimed) in enumerate(reversed(lines)):
+        found = min(exact, longest)
         colour = _BROKEN if found > claimed else COLOURS[0]
         axes.barh(place, max(found, claimed), height=0.5, color=PALE, zorder=1)
         axes.barh(place, found, height=0.5, color=colour, zorder=2)
         axes.plot([claimed, claimed], [place - 0.34, place + 0.34], color=INK, linewidth=2.5)
-        said = f"at least {found:.3g} of {claimed:.3g}"
+        least = "infinite" if math.isinf(exact) else f"at least {at_least_text(exact)}"
+        said = f"{least} of {epsilon_text(claimed)}"
         axes.annotate(
             said, (max(found, claimed), place), (8, 0), textcoords="offset points", va="center",
             fontsize=9, color=INK,

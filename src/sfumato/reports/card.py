@@ -2,8 +2,9 @@
 
 What it takes has no door to what the curator knows: a :class:`PublicRun` reads ``record.json`` and
 opens no other file of a run. Runs without a guarantee are left out, and it says so: whatever is
-known of them was read from private data and not paid for. Of a run whose record does not say what
-it promises, nothing else is told.
+known of them was read from private data and not paid for. So are runs and answers with seeded
+noise, which anyone can subtract. Of a run whose record does not say what it promises, or whose
+guarantee does not follow from its event, nothing else is told.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sfumato.core.records import NOT_PRIVATE
 from sfumato.reports import budgets, method_facts, promises
 from sfumato.reports.documents import (
     Block,
@@ -27,7 +27,7 @@ from sfumato.reports.documents import (
     Table,
     recorded,
 )
-from sfumato.reports.facts import NotOnRecord, Sources, delta_text, epsilon_text, per_cent_text
+from sfumato.reports.facts import NotOnRecord, Sources, delta_text, per_cent_text
 from sfumato.reports.training_figures import learning_curve_figure
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
 
 RECORD = promises.RECORD
 _ACCURACY, _CURVE = f"{RECORD}#/facts/accuracy", f"{RECORD}#/facts/curve"
+_TEST_SET, _PRIVATE = f"{RECORD}#/facts/test_set", f"{RECORD}#/private"
 _COLUMNS = ("step", "accuracy", "epsilon")
 
 
@@ -88,38 +89,50 @@ def privacy_card(
     title: str = "Privacy card",
 ) -> Document:
     """The card of one run or several, with the budgets and statistics of the same data."""
-    kept = [run for run in runs if promises.promises_something(run.sources) is not False]
+    promising = [run for run in runs if promises.promises_something(run.sources) is not False]
+    kept = [run for run in promising if not _promises_for_nothing(run.sources)]
     sections = [_overview(kept)] if len(kept) > 1 else []
-    notes = _notes(runs, kept)
+    notes = _notes(plain=len(promising) < len(runs), stamped=len(kept) < len(promising))
     if notes:
         sections.insert(0, Section("", notes))
     for run in kept:
         sections += card_sections(run.sources, f"{run.name}: " if len(kept) > 1 else "")
-    sections += release_sections(ledgers, answers)
-    marks = {name: mark for one in (*kept, *answers) for name, mark in one.marks.items()}
+    sections += release_sections(ledgers, answers, public=True)
+    whole = [one for one in answers if budgets.all_private(one)]
+    marks = {name: mark for one in (*kept, *whole) for name, mark in one.marks.items()}
     return Document(title, "publishable", sections, marks)
 
 
-def _notes(runs: Sequence[PublicRun], kept: Sequence[PublicRun]) -> list[Block]:
-    """What a reader must know before everything else."""
-    blocks: list[Block] = []
-    if len(kept) > 1 and any(promises.is_stamped(run.sources) for run in kept):
-        text = "NOT PRIVATE: some of these runs are not, and say so below. Do not publish them."
-        blocks.append(Paragraph(text, "warning"))
-    if len(kept) < len(runs):
-        text = "Runs that promise nothing are left out: whatever is known of them is the curator's."
-        blocks.append(Paragraph(text, "note"))
-    return blocks
+def _promises_for_nothing(sources: Sources) -> bool:
+    return promises.is_stamped(sources) and promises.promises_something(sources) is True
 
 
-def release_sections(ledgers: Sequence[Sources], answers: Sequence[Sources]) -> list[Section]:
-    """Budgets and statistics, where there are any."""
+def _notes(*, plain: bool, stamped: bool) -> list[Block]:
+    """What a reader must know before everything else: which runs were left out."""
+    texts: list[str] = []
+    if plain:
+        texts.append(
+            "Runs that promise nothing are left out: whatever is known of them is the curator's."
+        )
+    if stamped:
+        texts.append(
+            "Runs with seeded test coins are left out: anyone can subtract their noise, and what "
+            "remains is the curator's."
+        )
+    return [Paragraph(text, "note") for text in texts]
+
+
+def release_sections(
+    ledgers: Sequence[Sources], answers: Sequence[Sources], *, public: bool
+) -> list[Section]:
+    """Budgets and statistics, where there are any; in public, no answers with seeded noise."""
     found: list[Section] = []
     if ledgers:
         found.append(Section("The budget", recorded(lambda: budgets.budgets(ledgers))))
     if answers:
         heading = "Statistics that were released"
-        found.append(Section(heading, recorded(lambda: budgets.statistics(answers))))
+        made = recorded(lambda: budgets.statistics(answers, public=public))
+        found.append(Section(heading, made))
     return found
 
 
@@ -129,6 +142,8 @@ def card_sections(sources: Sources, prefix: str = "") -> list[Section]:
         place = f"{RECORD}#/guarantee/epsilon" if sources.has(RECORD) else RECORD
         remedy = "Without it, nothing can be said of what the run promises, and nothing else is."
         return [Section(_headed(prefix, "the guarantee"), [Missing(sources.full(place), remedy)])]
+    if not promises.is_sound(sources) or not _says_whether_private(sources):
+        return [Section(_headed(prefix, "the guarantee"), recorded(lambda: promises.lead(sources)))]
     promised = (
         ("what it promises to somebody in the data", lambda: promises.promises(sources)),
         ("what it does not promise", lambda: promises.limits(sources)),
@@ -161,14 +176,22 @@ def _again(sources: Sources) -> list[Block]:
 
 
 def _accuracy(sources: Sources) -> list[Block]:
-    test = sources.fact(f"{RECORD}#/facts/test_set")
-    if not sources.has(_ACCURACY):
-        if test.value == "public":
-            sources.fact(_ACCURACY)  # it should be there
+    test = sources.fact(_TEST_SET)
+    if not _may_be_told(sources):
         return [Paragraph(("No accuracy may be told in public. Test set: ", test, "."))]
     fact = sources.fact(_ACCURACY, per_cent_text)
     text = Paragraph(("Right on ", fact, " of its test set (", test, ")."))
     return [text, *recorded(lambda: _learning_curve(sources, float(fact.value)))]
+
+
+def _may_be_told(sources: Sources) -> bool:
+    """Whether an accuracy is public: measured on public data, of a release that is private."""
+    public = sources.has(_TEST_SET) and sources.raw(_TEST_SET) == "public"
+    return public and _says_whether_private(sources) and not promises.is_stamped(sources)
+
+
+def _says_whether_private(sources: Sources) -> bool:
+    return sources.has(_PRIVATE) and isinstance(sources.raw(_PRIVATE), bool)
 
 
 def _learning_curve(sources: Sources, final: float) -> list[Block]:
@@ -193,8 +216,11 @@ def _overview(runs: Sequence[PublicRun]) -> Section:
 
 def _overview_row(run: PublicRun) -> tuple[Cell, ...]:
     sources, at = run.sources, f"{RECORD}#/guarantee"
-    if promises.promises_something(sources) is None:
+    if not _says_whether_private(sources):
         return run.name, "not on record", "", "", ""
+    epsilon = promises.claimed(sources)
+    if isinstance(epsilon, str):  # why there is none
+        return run.name, epsilon, "", "", ""
 
     def cell(place: str, shown: Callable[[Any], str]) -> Cell:
         try:
@@ -202,11 +228,8 @@ def _overview_row(run: PublicRun) -> tuple[Cell, ...]:
         except NotOnRecord:
             return "not on record"
 
-    epsilon = cell(f"{at}/epsilon", epsilon_text)
-    if promises.is_stamped(sources):
-        epsilon = NOT_PRIVATE
     return (
         run.name, epsilon, cell(f"{at}/delta", delta_text),
         cell(f"{at}/unit", lambda unit: f"one {unit}"),
-        cell(_ACCURACY, per_cent_text) if sources.has(_ACCURACY) else "not told",
+        cell(_ACCURACY, per_cent_text) if _may_be_told(sources) else "not told",
     )  # fmt: skip

@@ -31,10 +31,9 @@ from sfumato.reports.facts import (
     NotOnRecord,
     Sources,
     at_least_text,
-    epsilon_text,
     per_cent_text,
 )
-from sfumato.reports.promises import is_stamped, promises_something
+from sfumato.reports.promises import claimed, is_sound, is_stamped, promises_something
 from sfumato.reports.training_figures import accuracy_by_epsilon_figure
 
 __all__ = ["CuratorRun", "curator_report"]
@@ -84,7 +83,7 @@ def curator_report(
         ("Is the promise kept?", lambda: findings.audits(named)),
     )
     sections = [Section(heading, recorded(make)) for heading, make in parts]
-    sections += release_sections(ledgers, answers)
+    sections += release_sections(ledgers, answers, public=False)
     many = len(runs) > 1
     for run in runs:
         if promises_something(run.sources) is not False:
@@ -131,10 +130,8 @@ def _overview_row(name: str, sources: Sources) -> tuple[Cell, ...]:
             pass
     if promises_something(sources) is False:
         return (name, "none", _accuracy(sources), *attack, "nothing is claimed")
-    epsilon, audited = (
-        cell(_EPSILON, epsilon_text), cell(f"{findings.AUDIT}#/epsilon_at_least", at_least_text),
-    )  # fmt: skip
-    return (name, epsilon, _accuracy(sources), *attack, audited)
+    audited = cell(f"{findings.AUDIT}#/epsilon_at_least", at_least_text)
+    return (name, claimed(sources), _accuracy(sources), *attack, audited)
 
 
 def _accuracy(sources: Sources) -> Cell:
@@ -162,7 +159,7 @@ def _accuracies(runs: Sequence[CuratorRun]) -> list[Block]:
     series: dict[str, list[tuple[float, float, float | None]]] = {}
     baselines: list[float] = []
     for name, sources, accuracy in known:
-        if promises_something(sources):
+        if promises_something(sources) and is_sound(sources):
             epsilon = round_up(float(sources.raw(_EPSILON)), 3)
             point = (epsilon, float(accuracy.value), None)
             series.setdefault(_network(sources, name), []).append(point)

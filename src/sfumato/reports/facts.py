@@ -21,6 +21,7 @@ import math
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
 from pathlib import Path
 from typing import Any, final
 
@@ -34,6 +35,7 @@ __all__ = [
     "at_most_text",
     "delta_text",
     "epsilon_text",
+    "interval_texts",
     "number_text",
     "parsed",
     "per_cent_text",
@@ -239,6 +241,38 @@ def at_least_text(value: float | str) -> str:
     if math.isinf(number):
         return "infinite"
     return f"{-round_up(-number, 3) + 0.0:.10g}"
+
+
+def interval_texts(value: float, low: float, high: float) -> tuple[str, str, str]:
+    """An answer and its limits: to two digits of the width, low rounded down and high up.
+
+    So the limits hold what they held, and the answer stays between them.
+
+    >>> interval_texts(134012, 133862, 134161)
+    ('134,012', '133,860', '134,170')
+    >>> interval_texts(0.51237, 0.49991, 0.52483)
+    ('0.512', '0.499', '0.525')
+    """
+    width = abs(float(high) - float(low))
+    with localcontext() as context:
+        context.prec = 700  # every finite number has fewer digits
+        step = math.floor(math.log10(width)) - 1 if 0 < width < math.inf else None
+        limits = ((low, ROUND_FLOOR), (high, ROUND_CEILING))
+        below, above = (_stepped(one, step, rounding) for one, rounding in limits)
+        middle = f"{value:,}" if isinstance(value, int) else _stepped(value, step, ROUND_HALF_EVEN)
+    return middle, below, above
+
+
+def _stepped(value: float, step: int | None, rounding: str) -> str:
+    """To a multiple of ten to the ``step``; as it is where there is none."""
+    exact = Decimal(repr(float(value)) if isinstance(value, float) else int(value))
+    if not exact.is_finite():
+        return "infinite" if exact > 0 else "minus infinite"
+    if step is not None:
+        exact = exact.quantize(Decimal((0, (1,), step)), rounding=rounding) + Decimal(0)
+    if exact and not -6 <= exact.adjusted() < 15:
+        return f"{exact.normalize():e}"
+    return f"{exact:,f}"
 
 
 def per_cent_text(value: float) -> str:

@@ -28,7 +28,7 @@ from sfumato.reports.facts import (
 )
 from sfumato.reports.inversion_figures import inversion_figure
 from sfumato.reports.membership_figures import membership_roc_figure, most_exposed_figure
-from sfumato.reports.promises import promises_something
+from sfumato.reports.promises import is_sound, promises_something
 
 __all__ = [
     "AUDIT", "INVERSION", "MEMBERSHIP", "audits", "best_attack", "inversions", "memberships",
@@ -149,8 +149,8 @@ def _curves(
 
 
 def _claim(run: Sources) -> tuple[float, float] | None:
-    """Epsilon and delta as they are shown, never smaller than they are; None if unknown."""
-    if not promises_something(run):
+    """Epsilon and delta as they are shown, never smaller than they are; None if none holds."""
+    if not promises_something(run) or not is_sound(run):
         return None
     try:
         with run.reading(_RECORD):
@@ -343,9 +343,9 @@ def audits(runs: Named) -> list[Block]:
             remedy = "Only runs with canaries can be audited (sfumato train ... --canaries)."
             blocks.append(_absent(missing, "audit", name, remedy))
             continue
-        at_least, at_most = float(found.value), round_up(float(claim.value), 3)
-        if math.isfinite(at_least) and math.isfinite(at_most):
-            lines.append((as_label(name), -round_up(-at_least, 3), at_most))
+        at_least, at_most = float(found.value), float(claim.value)
+        if at_least > -math.inf and math.isfinite(at_most):
+            lines.append((as_label(name), at_least, at_most))
             used.append(run.full(AUDIT))
     if lines:
         figure = gauge_figure(lines)

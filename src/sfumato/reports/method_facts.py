@@ -17,14 +17,14 @@ _PLAN, _RECIPE, _FACTS = (
 )  # fmt: skip
 _METHOD, _UNIT = f"{RECORD}#/method", f"{RECORD}#/guarantee/unit"
 _LOTS = {
-    "poisson": "Poisson: every record by a coin of its own, anew for each step",
+    "poisson": "Poisson: every {one} by a coin of its own, anew for each step",
     "fixed-size": "of fixed size, drawn anew for each step",
     "shuffled": "shuffled once an epoch, without gain by sampling",
 }
 _OBSERVERS = {
-    "poisson": "sees the model after every step, and not which records a step used",
-    "fixed-size": "sees the model after every step, and not which records a step used",
-    "shuffled": "sees the model after every step, and the order of the records",
+    "poisson": "sees the model after every step, and not which {many} a step used",
+    "fixed-size": "sees the model after every step, and not which {many} a step used",
+    "shuffled": "sees the model after every step, and the order of the {many}",
 }
 _NOISE = {"coins": "the operating system's randomness", "generator": "a keyed generator"}
 _NEIGHBOURS = {
@@ -35,7 +35,7 @@ _NEIGHBOURS = {
 _ALWAYS = {_METHOD, _UNIT, f"{RECORD}#/guarantee/neighbours"}
 """What every record says; DP-SGD says the rest of what is in the table, too, but for this:"""
 _SOMETIMES = {
-    f"{_PLAN}/records_per_unit", f"{_PLAN}/lots/max_size", f"{_PLAN}/clipping/clip",
+    f"{_PLAN}/lots/max_size", f"{_PLAN}/clipping/clip",
     f"{_RECIPE}/canaries/count", f"{RECORD}#/guarantee/note", f"{_FACTS}/data/rows",
 }  # fmt: skip
 
@@ -55,18 +55,25 @@ def method(sources: Sources) -> list[Block]:
             if expected or sources.has(place):
                 missing.append(Missing(str(absent)))
 
+    one, many = _sampled(sources)
+    lots, observers = (
+        {kind: text.format(one=one, many=many) for kind, text in words.items()}
+        for words in (_LOTS, _OBSERVERS)
+    )
     add("method", _METHOD)
     add("data", f"{_FACTS}/data/name")
     add("records taken, the first", f"{_FACTS}/data/rows")
     add("whom it protects", _UNIT, lambda unit: f"one {unit}")
-    if not sources.has(_UNIT) or sources.raw(_UNIT) != "record":
-        add("records of each, at most", f"{_PLAN}/records_per_unit")
+    if sources.has(f"{_PLAN}/group_unit"):
+        add(f"{many} of each, at most", f"{_PLAN}/records_per_unit")
+    elif one != "record" and _more_than_one(sources, f"{_RECIPE}/rows_per_owner"):
+        add("rows of each in a lot, at most", f"{_RECIPE}/rows_per_owner")
     add("what is compared", f"{RECORD}#/guarantee/neighbours", _or_itself(_NEIGHBOURS))
-    add("the observer", f"{_PLAN}/lots/kind", _or_itself(_OBSERVERS))
+    add("the observer", f"{_PLAN}/lots/kind", _or_itself(observers))
     add("size of the data, as declared", f"{_FACTS}/data/public_size")
-    add("lots", f"{_PLAN}/lots/kind", _or_itself(_LOTS))
-    add("records in a lot, expected", f"{_PLAN}/lots/size")
-    add("records in a lot, at most", f"{_PLAN}/lots/max_size")
+    add("lots", f"{_PLAN}/lots/kind", _or_itself(lots))
+    add(f"{many} in a lot, expected", f"{_PLAN}/lots/size")
+    add(f"{many} in a lot, at most", f"{_PLAN}/lots/max_size")
     add("steps", f"{_PLAN}/steps")
     add("noise multiplier", f"{_PLAN}/noise_multiplier", number_text)
     add("clipping", f"{_PLAN}/clipping/kind")
@@ -101,6 +108,31 @@ def reproduction(sources: Sources) -> list[Block]:
         ["sfumato", "train", str(name), "--like", RECORD, "--data", str(data), "--out", "again"]
     )
     return [Code(sources.computed(command, _RECIPE))]
+
+
+def _sampled(sources: Sources) -> tuple[str, str]:
+    """What is drawn into lots, one of them and several: the plan's unit."""
+    place = f"{_PLAN}/unit"
+    one = str(sources.raw(place)) if sources.has(place) else "record"
+    return one, _plural(one)
+
+
+def _plural(word: str) -> str:
+    """Of a unit's name.
+
+    >>> [_plural(word) for word in ("record", "person", "family", "branch", "day")]
+    ['records', 'people', 'families', 'branches', 'days']
+    """
+    if word == "person":
+        return "people"
+    if word.endswith("y") and word[-2:-1] not in "aeiou":
+        return f"{word[:-1]}ies"
+    return f"{word}es" if word.endswith(("s", "x", "ch", "sh")) else f"{word}s"
+
+
+def _more_than_one(sources: Sources, place: str) -> bool:
+    value = sources.raw(place) if sources.has(place) else 1
+    return isinstance(value, int) and value > 1
 
 
 def _or_itself(words: dict[str, str]) -> Callable[[Any], str]:

@@ -37,8 +37,8 @@ from sfumato.reports.facts import (
 from sfumato.reports.figures import trade_off_figure
 
 __all__ = [
-    "RECORD", "deltas", "is_stamped", "lead", "limits", "promises", "promises_something",
-    "reconstruction", "trade_off",
+    "RECORD", "claimed", "deltas", "is_sound", "is_stamped", "lead", "limits", "promises",
+    "promises_something", "reconstruction", "trade_off",
 ]  # fmt: skip
 
 RECORD = "record.json"
@@ -47,6 +47,9 @@ _PRIORS = (0.1, 0.01, 0.001, 1e-6)
 _RATES = tuple(sorted({0.01, *_PRIORS}))  # where the curve is exact
 _DELTAS = (1e-4, 1e-5, 1e-6, 1e-8)
 _GROUPS = {2: "two", 3: "three"}
+_CHANGED = "the record was changed, or made by a faulty version. Do not rely on it."
+_PLANS = (f"{RECORD}#/parameters/plan", f"{RECORD}#/parameters")  # of a recipe, of an engine
+_ROWS = f"{RECORD}#/facts/data/rows"
 _LARGE_DELTA = 0.01  # from here on a promise is not worth stating
 _TOLERANCE = 1e-3  # of epsilon, between two computations of the same
 _OWN = {"record": "your record", "person": "everything of yours"}
@@ -83,6 +86,32 @@ def is_stamped(sources: Sources) -> bool:
     return sources.has(_PRIVATE) and sources.raw(_PRIVATE) is False
 
 
+def is_sound(sources: Sources) -> bool:
+    """Whether its guarantee follows from its event, as far as an accountant can tell.
+
+    Where it does not, nothing may be derived from either of them.
+    """
+    try:
+        guarantee, event = _guarantee(sources), _event(sources)
+    except NotOnRecord:
+        return False
+    if event.unit_name != guarantee.unit:
+        return False
+    epsilon = _epsilon(_frozen(sources), guarantee)
+    if isinstance(epsilon, str):
+        return False
+    return epsilon is None or epsilon <= guarantee.epsilon * (1 + _TOLERANCE)
+
+
+def claimed(sources: Sources) -> Cell:
+    """The epsilon of a record, for a table; that it does not follow, where it does not."""
+    if promises_something(sources) is None:
+        return "not on record"
+    if not is_sound(sources):
+        return "does not follow from its event"
+    return sources.fact(f"{_GUARANTEE}/epsilon", epsilon_text)
+
+
 def _vouched(sources: Sources) -> None:
     """Nothing is promised unless the record says that its noise was secret.
 
@@ -102,7 +131,10 @@ def lead(sources: Sources) -> list[Block]:
         return [Paragraph(UNPROTECTED, "warning")]
     if is_stamped(sources):
         stated = ("Had its noise been secret, it would have promised ", *_stated(sources), ".")
-        return [Paragraph(NOT_PRIVATE, "warning"), Paragraph(stated, "note")]
+        return [
+            Paragraph(NOT_PRIVATE, "warning"), Paragraph(stated, "note"),
+            *recorded(lambda: _checked(sources)),
+        ]  # fmt: skip
     _vouched(sources)
     unit = sources.fact(f"{_GUARANTEE}/unit")
     text = (
@@ -129,8 +161,8 @@ def _checked(sources: Sources) -> list[Block]:
     if event.unit_name != guarantee.unit:
         other = sources.computed(event.unit_name, _EVENT)
         text = (
-            "The event on record protects one ", other, ", which is not what is claimed: the "
-            "record was changed, or made by a faulty version. Do not rely on it.",
+            "The event on record protects one ", other,
+            f", which is not what is claimed: {_CHANGED}",
         )  # fmt: skip
         return [Paragraph(text, "warning")]
     epsilon = _epsilon(_frozen(sources), guarantee)
@@ -144,7 +176,7 @@ def _checked(sources: Sources) -> list[Block]:
     text = (
         "This epsilon does not follow from the event on record, which gives ",
         sources.computed(epsilon if math.isfinite(epsilon) else "inf", _EVENT, epsilon_text),
-        ": the record was changed, or made by a faulty version. Do not rely on it.",
+        f": {_CHANGED}",
     )
     return [Paragraph(text, "warning")]
 
@@ -166,12 +198,13 @@ def promises(sources: Sources) -> list[Block]:
                     "right half of the time.",
                 ),
                 (
-                    "Whoever looks for those in the data, and wrongly accuses one in a hundred of "
-                    "those who are not, finds at most ", found, " of those who are. Accusing at "
-                    "random finds one in a hundred.",
+                    "If a coin decided for each whether they are in the data, then whoever looks "
+                    "for those in the data, and wrongly accuses one in a hundred of those who are "
+                    "not, finds at most ", found, " of those who are, whatever else they know. "
+                    "Accusing at random finds one in a hundred.",
                 ),
-                "Both hold whatever else anybody knows, now or later, however much they compute, "
-                "and whatever is done with the release.",
+                "Both hold now and later, however much anybody computes, and whatever is done "
+                "with the release.",
             ]
         )
     ]  # fmt: skip
@@ -192,6 +225,14 @@ def limits(sources: Sources) -> list[Block]:
         "with it.",
         "How long a computation takes, and other traces of a running machine, are not covered.",
     ]  # fmt: skip
+    if sources.has(_ROWS) and _guarantee(sources).neighbours is Neighbours.ADD_REMOVE:
+        items.append(
+            (
+                "The first ", sources.fact(_ROWS), " records of a larger table were taken. What is "
+                "stated holds for these as a table of their own. For the whole table, taking one "
+                "record out is a replacement among those taken: the next one moves up.",
+            )
+        )  # fmt: skip
     place = f"{RECORD}#/facts/arithmetic"
     if sources.has(place):
         allowed = sources.has(f"{RECORD}#/facts/rounding_allowance")
@@ -299,29 +340,42 @@ def _epsilon(event: str, guarantee: Guarantee) -> float | str | None:
     except UnsupportedError:
         return None
     except ValueError:
-        return (
-            "This guarantee does not follow from the event on record: the record was changed, or "
-            "made by a faulty version. Do not rely on it."
-        )
+        return f"This guarantee does not follow from the event on record: {_CHANGED}"
 
 
 def _curve(sources: Sources) -> dict[str, Any]:
     _event(sources)
-    found = _profile(_frozen(sources), _guarantee(sources))
+    guarantee = _guarantee(sources)
+    found = _profile(_frozen(sources), guarantee, _largest(sources, guarantee))
     if found is None:
         raise NotOnRecord(f"a trade-off curve that follows from {sources.full(_EVENT)}")
     return found
 
 
+def _largest(sources: Sources, guarantee: Guarantee) -> float | None:
+    """Up to which epsilon the event holds, where lots are cut; None where it always does.
+
+    The event's extra delta, for the lots that were too large, was computed for that epsilon.
+    """
+    for plan in _PLANS:
+        if sources.has(f"{plan}/lots/max_size"):
+            place = f"{plan}/claimed_epsilon"
+            with sources.reading(place):
+                return float(sources.raw(place)) if sources.has(place) else guarantee.epsilon
+    return None
+
+
 @lru_cache(maxsize=32)
-def _profile(event: str, guarantee: Guarantee) -> dict[str, Any] | None:
+def _profile(event: str, guarantee: Guarantee, largest: float | None) -> dict[str, Any] | None:
     """The whole profile of an event; None where none follows or no accountant knows."""
     from sfumato.accounting import privacy_profile
 
     asked = sorted({*_DELTAS, guarantee.delta} - {0.0}, reverse=True)
     released = event_from_dict(json.loads(event))
     try:
-        found = privacy_profile(released, asked, neighbours=guarantee.neighbours, rates=_RATES)
+        found = privacy_profile(
+            released, asked, neighbours=guarantee.neighbours, rates=_RATES, largest_epsilon=largest
+        )
     except ValueError:  # among them that no accountant has a theorem
         return None
     return found.to_dict()

@@ -11,9 +11,10 @@ import torch
 from sfumato.accounting import account
 from sfumato.core.events import event_from_dict
 from sfumato.core.randomness import SYSTEM
+from sfumato.data.first_rows import first_rows
 from sfumato.learning.dp_sgd import PoissonLots
 from sfumato.learning.features import StandardizedScattering
-from sfumato.learning.recipes import Recipe, load_run, preparing
+from sfumato.learning.recipes import Recipe, load_run, preparing, train
 from sfumato.learning.recipes.inputs import inputs_of
 from sfumato.ledger import BudgetExceeded
 
@@ -181,6 +182,14 @@ def test_a_run_that_is_not_kept(toy, tmp_path, monkeypatch):
 
 
 # --- what it is charged ---------------------------------------------------------------------------
+
+
+def test_first_rows_are_no_table_of_their_own_under_add_remove(toy, ledger):
+    part = first_rows(toy.data(), 60)
+    with pytest.raises(ValueError, match="moves another into the first rows"):
+        train(toy.recipe(), part, ledger=ledger, dataset="people")
+    assert kinds(ledger) == ["open"]
+    assert train(toy.recipe(), part, evaluations=0).folder is None  # nobody's budget
 
 
 def test_it_is_charged_once_before_a_row_is_read(toy, tmp_path, ledger, doors):

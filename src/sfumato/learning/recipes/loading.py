@@ -57,7 +57,8 @@ class Run:
             ("folder", str(self.folder.path)),
         ]
         if accuracy is not None:
-            rows.insert(1, ("accuracy", f"{accuracy:.2%} (public test set)"))
+            tested = " (public test set)" if self.record.facts.get("test_set") == "public" else ""
+            rows.insert(1, ("accuracy", f"{accuracy:.2%}{tested}"))
         return facts_table(f"Run: {described(self.record)}", rows, stamp=self.record.warning)
 
     @torch.no_grad()

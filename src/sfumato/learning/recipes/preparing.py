@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sfumato.core import validation
+from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import Coins
 from sfumato.data import Dataset
 from sfumato.learning.features import FeatureMap, Plain, transform
@@ -16,7 +17,7 @@ from sfumato.learning.recipes.observing import Observer
 from sfumato.learning.recipes.recipe import Recipe
 from sfumato.learning.runs.folder import RunFolder
 
-__all__ = ["Prepared", "check_sizes"]
+__all__ = ["Prepared", "check_sizes", "refuse_first_rows"]
 
 _FITTED = "features.safetensors"
 
@@ -115,3 +116,19 @@ def _check_arrays(data: Dataset) -> None:
             raise ValueError(f"inputs to {name} on must have the shape {shapes}")
         if labels.ndim != 1 or len(labels) != len(inputs):  # by how many is the data's secret
             raise ValueError(f"labels to {name} on must be as many as inputs, but are not")
+
+
+def refuse_first_rows(recipe: Recipe, data: Dataset) -> None:
+    """Raises for a charge of the first rows of a table under add/remove.
+
+    Who leaves one of the first places makes room for the next: of the rows taken, two change.
+
+    Raises:
+        ValueError: with the remedy.
+    """
+    if data.rows is not None and recipe.neighbours is Neighbours.ADD_REMOVE:
+        raise ValueError(
+            "rows must be left out with a ledger, unless neighbours is zero-out or replace-one: "
+            "adding or removing one record of the whole moves another into the first rows. Or keep "
+            "those rows in a file of their own, with a budget of its own"
+        )

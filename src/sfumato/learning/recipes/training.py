@@ -44,7 +44,7 @@ from sfumato.learning.recipes.evaluating import Evaluation, minus_losses
 from sfumato.learning.recipes.inputs import input_shape, labels_of
 from sfumato.learning.recipes.loading import described
 from sfumato.learning.recipes.observing import History, Observer, Point, Shown
-from sfumato.learning.recipes.preparing import Prepared, check_sizes
+from sfumato.learning.recipes.preparing import Prepared, check_sizes, refuse_first_rows
 from sfumato.learning.recipes.rates import make_optimizer, make_scheduler
 from sfumato.learning.recipes.recipe import Recipe
 from sfumato.learning.recipes.recording import curator_results, public_record
@@ -145,6 +145,8 @@ def train(
     elif recipe.seed is None:
         recipe = replace(recipe, seed=secrets.randbits(32))
     size = check_sizes(recipe, data, public_size)
+    if ledger is not None:
+        refuse_first_rows(recipe, data)
     plan = recipe.plan(size)
     run = _Run(recipe, plan, data, device, observer or Shown(), folder, coins)
     if folder is not None and not resume:
