@@ -58,7 +58,7 @@ def release():
 
 
 def record(event=None, guarantee=PROMISE, private=True):
-    facts = {"data": {"name": NASTY}, "accuracy": 0.8912, "tuning": "none"}
+    facts = {"data": {"name": NASTY}, "accuracy": 0.8912, "test_set": "public", "tuning": "none"}
     parameters = {"recipe": {"model": "linear"}, NASTY: 3}
     event = LaplaceEvent(1.0) if event is None else event
     made = sf.Record("dp-sgd", parameters, event, guarantee, private, facts)
