@@ -369,18 +369,7 @@ def _preview_table(found: Preview) -> Table:
 
 
 def _plot(ledger: Ledger, name: str, path: Path) -> None:
-    from sfumato.reports.budget_figures import burn_down_figure
+    from sfumato.plots import plot
     from sfumato.reports.style import save
 
-    readings = ledger.readings(name)
-    analysts = sorted({one.analyst for one in readings})
-    parts: dict[str, list[float]] = {analyst: [] for analyst in analysts}
-    totals, before = dict.fromkeys(analysts, 0.0), 0.0
-    for one in readings:
-        totals[one.analyst] += one.reading - before
-        before = one.reading
-        for analyst in analysts:
-            parts[analyst].append(totals[analyst])
-    cap = ledger.terms(name).budget.epsilon
-    stacked = parts if len(analysts) > 1 else None
-    save(burn_down_figure([one.reading for one in readings], cap, name, stacked), path)
+    save(plot(ledger, dataset=name), path)

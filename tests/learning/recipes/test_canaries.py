@@ -13,6 +13,7 @@ from sfumato.core.randomness import SYSTEM, SeededCoins
 from sfumato.learning.dp_sgd import Automatic, Flat, PerLayer
 from sfumato.learning.recipes import Recipe
 from sfumato.learning.recipes.canaries import Canaries, CanaryKind, CanaryScores, Planted
+from sfumato.learning.runs import RunFolder
 
 KINDS = list(CanaryKind)
 
@@ -220,3 +221,19 @@ def test_mistakes(toy, tmp_path):
     owned = toy.with_owners(np.arange(137))
     with pytest.raises(ValueError, match="records of their own"):
         toy.train(planted(toy), owned)
+
+
+def test_a_run_killed_before_it_tossed_a_coin_tosses_them_when_it_goes_on(toy, tmp_path):
+    known = planted(toy)
+    RunFolder(tmp_path / "a").begin({"recipe": known.to_dict()})
+    trained = toy.train(known, out=tmp_path / "a", resume=True)
+    assert trained.canaries.included.shape == (20,)
+    assert (tmp_path / "a" / "curator" / "planted.json").exists()
+
+
+def test_coins_that_were_lost_are_not_tossed_again(toy, tmp_path):
+    known = planted(toy)
+    toy.cut_off(tmp_path / "a", known, checkpoint_every=1)
+    (tmp_path / "a" / "curator" / "planted.json").unlink()
+    with pytest.raises(ValueError, match="restore curator/ from a copy"):
+        toy.train(known, out=tmp_path / "a", resume=True)

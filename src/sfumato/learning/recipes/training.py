@@ -231,7 +231,7 @@ class _Run:
             return
         if self.data.owners is not None:
             raise ValueError("canaries are records of their own: plant none where rows have owners")
-        if resumed and self.folder is not None:
+        if resumed and self.folder is not None and not self._killed_before_planting():
             self.planted = Planted.from_dict(self.folder.read_curator(_PLANTED))
         else:
             total, classes = len(self.data.train.labels), len(self.data.classes)
@@ -243,6 +243,23 @@ class _Run:
         if self.planted.is_gradient:
             clip = getattr(self.recipe.clip, "clip", 1.0)
             self.head = WithCanaries(self.head, canaries.count, clip).to(self.device)
+
+    def _killed_before_planting(self) -> bool:
+        """Whether the run that is gone on with had tossed no coin yet, and so charged nothing.
+
+        Raises:
+            ValueError: if the coins are gone and steps were begun with them.
+        """
+        assert self.folder is not None
+        if (self.folder.curator / _PLANTED).exists():
+            return False
+        begun = self.folder.checkpoints
+        if begun.is_dir() and any(begun.iterdir()):
+            raise ValueError(
+                f"the canaries' coins ({_PLANTED}) are not in {self.folder.curator} any more, and "
+                "other ones would not be those the run began with: restore curator/ from a copy"
+            )
+        return True
 
     def trainer(self, **more: Any) -> DPSGD:
         """The engine, with everything that the recipe says."""
