@@ -72,8 +72,8 @@ def test_a_run_without_canaries_says_what_to_do(run):
 
 def test_printed_claims_are_audited(run, tmp_path):
     two = "exponential-without-the-2 fifty-answers-for-one"
-    code, out, _ = run(f"audit claims {two} --json --plot claims.png")
-    assert code == 0
+    code, out, error = run(f"audit claims {two} --json --plot claims.png")
+    assert code == 0, error
     found = json.loads(out)["claims"]
     assert [claim["name"] for claim in found] == two.split()
     assert all(claim["refuted"] for claim in found)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.core import Guarantee, Neighbours
-from sfumato.core.guarantee import round_up
+from sfumato.core.guarantee import round_down, round_up
 from sfumato.core.neighbours import require_conversion
 
 ADD, REP, ZERO = Neighbours.ADD_REMOVE, Neighbours.REPLACE_ONE, Neighbours.ZERO_OUT
@@ -98,3 +98,16 @@ def test_nonsense_is_refused(arguments, named):
 def test_bad_group_sizes(size):
     with pytest.raises(ValueError, match="size"):
         Guarantee(1, 0, ADD).for_group(size)
+
+
+@given(st.floats(1e-9, 1e9))
+def test_lower_bounds_are_never_shown_above_themselves(value):
+    shown = round_down(value)
+    assert shown <= value * (1 + 1e-11)
+    assert shown == pytest.approx(value, rel=1.1e-3)
+
+
+def test_what_is_just_below_a_round_number_stays_below():
+    assert (round_down(2.99996), round_up(2.99991)) == (2.999, 3.0)
+    assert str(round_down(0.0)) == "0.0"
+    assert round_down(math.inf) == math.inf

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from sfumato.core import validation
-from sfumato.core.guarantee import Guarantee
+from sfumato.core.guarantee import Guarantee, round_down, round_up
 from sfumato.core.html import CURATOR, facts_table
 from sfumato.core.records import versions
 
@@ -78,22 +78,27 @@ class Finding:
         """Whether the claim is."""
         return self.verdict is Verdict.REFUTED
 
+    @property
+    def bound(self) -> str:
+        """What was found, in words; rounded down."""
+        return f"epsilon {round_down(self.epsilon):.10g} at delta {self.delta:.4g}"
+
     def __str__(self) -> str:
         sure = self.method if self.confidence == 1 else f"{self.confidence:.4g} confidence"
-        found = f"at least epsilon {self.epsilon:.4g} at delta {self.delta:.4g} ({sure})"
+        found = f"at least {self.bound} ({sure})"
         if self.claim is None:
             return found
         word = "REFUTES" if self.refuted else "consistent with"
-        return f"{found}: {word} the claimed epsilon {self.claim.epsilon:.4g}"
+        return f"{found}: {word} the claimed epsilon {round_up(self.claim.epsilon):.10g}"
 
     def _repr_html_(self) -> str:
         rows: list[tuple[str, object]] = [
-            ("found", f"at least epsilon {self.epsilon:.4g} at delta {self.delta:.4g}"),
+            ("found", f"at least {self.bound}"),
             ("confidence", f"{self.confidence:.4g}"),
         ]
         stamp = ""
         if self.claim is not None:
-            claimed = f"the claimed epsilon {self.claim.epsilon:.4g}"
+            claimed = f"the claimed epsilon {round_up(self.claim.epsilon):.10g}"
             rows += [("claim", str(self.claim)), ("verdict", self.verdict.value)]
             stamp = f"REFUTES {claimed}" if self.refuted else ""
         rows += self.facts.items()

@@ -4,7 +4,7 @@
     >>> included = rng.random(1000) < 0.5
     >>> scores = 1.5 * included + rng.standard_normal(1000)  # higher for what was trained on
     >>> print(audit_scores(scores, included, delta=1e-5, guesses=100))
-    at least epsilon 2.711 at delta 1e-05 (0.95 confidence)
+    at least epsilon 2.71 at delta 1e-05 (0.95 confidence)
 
 How many guesses to make must not depend on the coins. With a claim it is computed from the claim:
 what would be best if training were exactly as private as promised. Without one, ten numbers are

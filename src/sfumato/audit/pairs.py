@@ -8,7 +8,7 @@ Where a law is known it needs no sampling:
     >>> worst_pairs(Laplace(2.0, Sensitivity(1.0)))
     ((0.0, 1.0),)
     >>> print(audit_law(Laplace(2.0, Sensitivity(1.0))))
-    at least epsilon 0.5 at delta 0 (exact): consistent with the claimed epsilon 0.5
+    at least epsilon 0.4999 at delta 0 (exact): consistent with the claimed epsilon 0.5
 
 ======================================  ==========================================================
 mechanism                               the pair

@@ -10,6 +10,7 @@ import typer
 from sfumato.cli.audit_mechanism import mechanism
 from sfumato.cli.options import AsJson, Plot
 from sfumato.cli.output import console, plain_table, print_json, working
+from sfumato.core.guarantee import round_down
 
 if TYPE_CHECKING:
     from sfumato.audit.claims import Result
@@ -160,7 +161,8 @@ def _tell_claims(results: tuple[Result, ...]) -> None:
     for result in results:
         known = result.claim
         table.add_row(
-            known.name, f"{known.claimed.epsilon:.4g}", f"{result.found.epsilon:.4g}",
+            known.name, f"{known.claimed.epsilon:.4g}",
+            f"{round_down(result.found.epsilon):.10g}",
             known.kind.value, "refuted" if result.refuted else "stands",
             f"{known.holds.epsilon:.4g}",
         )  # fmt: skip
@@ -186,7 +188,7 @@ def _tell(title: str, finding: Finding) -> None:
     table = plain_table(title)
     table.add_column("", no_wrap=True)
     table.add_column("")
-    table.add_row("at least", f"epsilon {finding.epsilon:.4g} at delta {finding.delta:.4g}")
+    table.add_row("at least", finding.bound)
     if finding.claim is not None:
         table.add_row("claimed", str(finding.claim))
     table.add_row("verdict", _verdict(finding))

@@ -10,6 +10,7 @@ import typer
 
 from sfumato.cli.options import AsJson
 from sfumato.cli.output import console, plain_table, print_json, working
+from sfumato.core.guarantee import round_down
 
 if TYPE_CHECKING:
     from sfumato.audit.findings import Finding
@@ -128,7 +129,7 @@ def mechanism(
     for name in ("mechanism", "exact", "sampled", "verdict"):
         table.add_column(name)
     for name, both in found.items():
-        shown = {f.confidence == 1: f"{f.epsilon:.4g}" for f in both}
+        shown = {f.confidence == 1: f"{round_down(f.epsilon):.10g}" for f in both}
         refuted = "REFUTED" if any(f.refuted for f in both) else "consistent"
         table.add_row(name, shown.get(True, ""), shown.get(False, ""), refuted)
     console().print(table)

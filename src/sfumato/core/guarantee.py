@@ -23,7 +23,7 @@ from sfumato.core import validation
 from sfumato.core.html import facts_table
 from sfumato.core.neighbours import Neighbours, require_conversion
 
-__all__ = ["Guarantee", "round_up"]
+__all__ = ["Guarantee", "round_down", "round_up"]
 
 
 def round_up(value: float, digits: int = 4) -> float:
@@ -38,6 +38,11 @@ def round_up(value: float, digits: int = 4) -> float:
     if math.isclose(nearest, value, rel_tol=1e-12):
         return nearest
     return nearest if nearest >= value else round(nearest + 10.0**-step, step)
+
+
+def round_down(value: float, digits: int = 4) -> float:
+    """``value`` to ``digits`` significant digits, never above it: how a lower bound is shown."""
+    return -round_up(-value, digits) + 0.0
 
 
 def _log_expm1(x: float) -> float:

@@ -25,7 +25,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localc
 from pathlib import Path
 from typing import Any, final
 
-from sfumato.core.guarantee import round_up
+from sfumato.core.guarantee import round_down, round_up
 
 __all__ = [
     "Fact",
@@ -240,7 +240,7 @@ def at_least_text(value: float | str) -> str:
     number = float(value)
     if math.isinf(number):
         return "infinite"
-    return f"{-round_up(-number, 3) + 0.0:.10g}"
+    return f"{round_down(number, 3):.10g}"
 
 
 def interval_texts(value: float, low: float, high: float) -> tuple[str, str, str]:

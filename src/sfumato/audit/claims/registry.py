@@ -7,9 +7,9 @@ audited in the same way and survives.
 
     >>> result = claim("exponential-without-the-2").run()
     >>> print(result.found)
-    at least epsilon 1.998 at delta 0 (exact): REFUTES the claimed epsilon 1
+    at least epsilon 1.997 at delta 0 (exact): REFUTES the claimed epsilon 1
     >>> print(result.corrected)
-    at least epsilon 0.999 at delta 0 (exact): consistent with the claimed epsilon 1
+    at least epsilon 0.9989 at delta 0 (exact): consistent with the claimed epsilon 1
 
 Another room adds its own by registering a function that returns a claim. The function's name, with
 hyphens, must be the claim's:
