@@ -26,7 +26,11 @@ _OBSERVERS = {
     "fixed-size": "sees the model after every step, and not which {many} a step used",
     "shuffled": "sees the model after every step, and the order of the {many}",
 }
-_NOISE = {"coins": "the operating system's randomness", "generator": "a keyed generator"}
+_NOISE = {
+    "coins": "the operating system's randomness",
+    "generator": "a keyed generator",
+    "chacha20": "a cryptographic generator on the GPU, keyed by the operating system",
+}
 _NEIGHBOURS = {
     "add-remove": "add-remove: the data with it, and without",
     "replace-one": "replace-one: the data with it, and with another in its place",

@@ -1,6 +1,8 @@
 """Noise: normal to the last test, every word once, in the tensor's own type and place."""
 
+import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -9,11 +11,21 @@ from scipy import stats
 
 from sfumato.core.randomness import SYSTEM, SeededCoins
 from sfumato.learning.dp_sgd import noise
-from sfumato.learning.dp_sgd.noise import LARGEST_COIN_NOISE, CoinNoise, TorchNoise
+from sfumato.learning.dp_sgd.noise import (
+    LARGEST_COIN_NOISE,
+    ChaChaNoise,
+    CoinNoise,
+    PlacedNoise,
+    TorchNoise,
+    default_noise,
+    noisy_mean,
+)
 
 SOURCES = {
     "coins": lambda: CoinNoise(SeededCoins(11)),
     "torch": lambda: TorchNoise(coins=SeededCoins(12)),
+    "chacha20": lambda: ChaChaNoise(SeededCoins(13)),
+    "placed": lambda: PlacedNoise(SeededCoins(14)),
 }
 sources = pytest.mark.parametrize("make", SOURCES.values(), ids=SOURCES)
 DOUBLE = torch.empty(1_000_000, dtype=torch.float64)
@@ -174,6 +186,10 @@ def test_names_and_privacy():
     assert (TorchNoise().name, TorchNoise().private) == ("torch", True)
     assert not TorchNoise(coins=SeededCoins(1)).private
     assert not TorchNoise(torch.Generator()).private  # whoever made it may know its state
+    for made in (ChaChaNoise, PlacedNoise):
+        assert (made().name, made().private) == ("chacha20", True)
+        assert not made(SeededCoins(1)).private
+        assert repr(made()) == f"{made.__name__}(SystemCoins())"
 
 
 def test_many_threads_give_the_same_law():
@@ -185,7 +201,7 @@ def test_many_threads_give_the_same_law():
 
 def test_the_global_seed_of_torch_changes_nothing():
     like = torch.empty(8)
-    for source in (CoinNoise(), TorchNoise()):
+    for source in (CoinNoise(), TorchNoise(), ChaChaNoise()):
         torch.manual_seed(0)
         before = torch.get_rng_state()
         first = source.normal(like, 1.0)
@@ -210,3 +226,172 @@ def test_fresh_generators_take_all_their_state_from_coins():
     draws = [torch.randn(4, generator=g) for g in (started, same, other)]
     assert torch.equal(draws[0], draws[1])
     assert not torch.equal(draws[0], draws[2])
+
+
+# --- a sum, its noise, and the expected lot size --------------------------------------------------
+
+
+class Plain:
+    """A source with nothing but ``normal``."""
+
+    name, private = "plain", False
+
+    def __init__(self):
+        self.inner = CoinNoise(SeededCoins(11))
+
+    def normal(self, like, std):
+        return self.inner.normal(like, std)
+
+
+MEANS = {**SOURCES, "plain": Plain}
+
+
+@pytest.mark.parametrize("make", MEANS.values(), ids=MEANS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_noisy_mean_is_the_sum_and_normal_noise_divided(make, dtype):
+    exact = torch.float64 if dtype == torch.float64 else torch.float32
+    total = torch.linspace(-3, 3, 2500, dtype=exact).view(50, 50)
+    expected = (total + make().normal(total, 0.5)) / 7
+    out = torch.empty(50, 50, dtype=dtype, requires_grad=True)
+    noisy_mean(make(), total, 0.5, 7, out)
+    apart = (out.detach().to(exact) - expected).abs().max()
+    assert float(apart) <= 2 * torch.finfo(dtype).eps
+    noisy_mean(make(), total, 0.5, 7.0, total)  # in place
+    assert float((total - expected).abs().max()) <= 2 * torch.finfo(exact).eps
+    noisy_mean(make(), total, 0.0, 2.0, total)
+    assert float((total - expected / 2).abs().max()) <= 2 * torch.finfo(exact).eps
+
+
+@pytest.mark.parametrize("make", MEANS.values(), ids=MEANS)
+def test_noisy_mean_of_any_layout(make):
+    total = torch.full((40, 30), 12.0).T
+    for out in (torch.empty(40, 30).T, torch.empty(30, 40), torch.empty(30, 80)[:, ::2]):
+        noisy_mean(make(), total, 3.0, 6.0, out)
+        assert float(out.mean()) == pytest.approx(2.0, abs=4 * 0.5 / math.sqrt(1200))
+        assert float(out.std()) == pytest.approx(0.5, rel=0.09)
+    for empty in (torch.empty(0), torch.empty(3, 0)):
+        noisy_mean(make(), empty, 1.0, 6.0, empty)
+    noisy_mean(make(), torch.tensor(1.0), 0.0, 4.0, one := torch.tensor(0.0))
+    assert float(one) == 0.25
+
+
+@pytest.mark.parametrize("make", MEANS.values(), ids=MEANS)
+def test_noisy_mean_refuses(make):
+    total = torch.zeros(4)
+    for size in (0.0, -1.0, math.nan):
+        with pytest.raises(ValueError, match="size must be"):
+            noisy_mean(make(), total, 1.0, size, total)
+    with pytest.raises(ValueError, match="std must be"):
+        noisy_mean(make(), total, -1.0, 1.0, total)
+    for out in (torch.zeros(3), torch.zeros(2, 2), torch.zeros(4, dtype=torch.int64)):
+        with pytest.raises(ValueError, match=r"out must be floating point, \(4,\) on cpu"):
+            noisy_mean(make(), total, 1.0, 1.0, out)
+    assert not total.any()
+
+
+# --- ChaCha20 -------------------------------------------------------------------------------------
+
+
+def spied(monkeypatch, source):
+    """Every segment the source takes from now on."""
+    taken, take = [], source._stream.take
+    monkeypatch.setattr(source._stream, "take", lambda n: taken.append(take(n)) or taken[-1])
+    return taken
+
+
+def blocks_of(taken):
+    return [(s.words, b) for s in taken for b in range(s.counter, s.counter + s.blocks)]
+
+
+def test_parameters_steps_ranks_and_resumed_runs_share_no_block(monkeypatch):
+    ranks = [ChaChaNoise() for _ in range(2)] + [ChaChaNoise()]  # and one that was resumed
+    kept = [spied(monkeypatch, source) for source in ranks]
+    for source in ranks:
+        for _ in range(3):
+            for shape in ((3,), (3,), (40, 50)):
+                total = torch.zeros(shape)
+                noisy_mean(source, total, 1.0, 2.0, total)
+                source.normal(total.double(), 1.0)
+    used = [block for taken in kept for block in blocks_of(taken)]
+    assert len(used) == len(set(used)) > 3 * 3 * 6 * 100
+
+
+def test_the_counter_grows_before_the_noise_is_made(monkeypatch):
+    source = ChaChaNoise()
+    taken = spied(monkeypatch, source)
+
+    def fails(*arguments):
+        raise RuntimeError("no memory left")
+
+    source.normal(torch.empty(5), 1.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(noise.chacha, "fill", fails)
+        with pytest.raises(RuntimeError, match="no memory left"):
+            source.normal(torch.empty(5), 1.0)
+    source.normal(torch.empty(5), 1.0)
+    used = blocks_of(taken)
+    assert len(taken) == 3
+    assert len(used) == len(set(used))
+
+
+def test_a_source_with_a_key_cannot_be_copied():
+    for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            attempt(ChaChaNoise())
+    for attempt in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            attempt(PlacedNoise())
+    placed = PlacedNoise()
+    assert copy.copy(placed)._far is placed._far  # and so the counter
+
+
+def test_standard_deviations_that_float32_cannot_hold():
+    source, like = ChaChaNoise(), torch.zeros(3)
+    for std in (1e-31, 1e31):
+        with pytest.raises(ValueError, match="std must be 0, or from 1e-30 to 1e\\+30"):
+            source.normal(like, std)
+        assert bool(source.normal(like.double(), std).isfinite().all())
+    assert float(source.normal(like, 1e-30).abs().min()) > 0
+
+
+def test_smaller_types_get_the_rounded_float32():
+    exact = ChaChaNoise(SeededCoins(3)).normal(torch.empty(1000), 0.1)
+    rounded = ChaChaNoise(SeededCoins(3)).normal(torch.empty(1000, dtype=torch.bfloat16), 0.1)
+    assert torch.equal(rounded, exact.bfloat16())
+    double = ChaChaNoise(SeededCoins(3)).normal(torch.empty(1000, dtype=torch.float64), 0.1)
+    assert float((exact.double() / double - 1).abs().max()) < 2**-20
+
+
+def test_the_default_is_coins_on_a_cpu():
+    coins = SeededCoins(1)
+    chosen = default_noise(coins, [torch.zeros(3)])
+    assert isinstance(chosen, CoinNoise)
+    assert chosen.coins is coins
+    placed = PlacedNoise(SeededCoins(2)).normal(torch.empty(9), 1.0)
+    assert torch.equal(placed, CoinNoise(SeededCoins(2)).normal(torch.empty(9), 1.0))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+def test_the_default_is_chacha_on_a_gpu(monkeypatch):
+    total = torch.zeros(1_000_000, device="cuda")
+    chosen = default_noise(SYSTEM, [torch.zeros(3), total])
+    assert isinstance(chosen, PlacedNoise)
+    taken = spied(monkeypatch, chosen._far)
+    noisy_mean(chosen, total, 3.0, 6.0, total)
+    assert float(total.std()) == pytest.approx(0.5, rel=0.01)
+    double = chosen.normal(total.double(), 2.0)
+    assert float(double.std()) == pytest.approx(2.0, rel=0.01)
+    chosen.normal(torch.zeros(3), 1.0)
+    assert len(taken) == 2
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")
+def test_noise_in_a_captured_graph_is_refused():
+    source, total = ChaChaNoise(), torch.zeros(100, device="cuda")
+    source.normal(total, 1.0)
+    with (
+        pytest.raises(RuntimeError, match="replays would repeat its noise"),
+        torch.cuda.graph(torch.cuda.CUDAGraph()),
+    ):
+        source.noisy_mean(total, 1.0, 1.0, total)

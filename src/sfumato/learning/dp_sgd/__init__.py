@@ -20,7 +20,7 @@ here                    Abadi et al., arXiv:1607.00133
 from sfumato.learning.dp_sgd.clipping import Adaptive, Automatic, Clipping, Flat, PerLayer
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.lots import FixedSizeLots, Lots, PoissonLots, ShuffledLots
-from sfumato.learning.dp_sgd.noise import CoinNoise, NoiseSource, TorchNoise
+from sfumato.learning.dp_sgd.noise import ChaChaNoise, CoinNoise, NoiseSource, TorchNoise
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.schedules import NoiseSchedule
 from sfumato.learning.dp_sgd.trainer import DPSGD
@@ -29,6 +29,7 @@ __all__ = [
     "DPSGD",
     "Adaptive",
     "Automatic",
+    "ChaChaNoise",
     "Clipping",
     "CoinNoise",
     "FixedSizeLots",

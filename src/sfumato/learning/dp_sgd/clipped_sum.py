@@ -19,7 +19,7 @@ from sfumato.learning.dp_sgd.clipping import ROUNDING, Adaptive, Clipping
 from sfumato.learning.dp_sgd.gradients.pieces import exact_type
 from sfumato.learning.dp_sgd.gradients.tape import Gradients
 
-__all__ = ["ClippedSum", "LotFacts", "clip_and_sum", "group_norms"]
+__all__ = ["ClippedSum", "LotFacts", "clip_and_sum", "group_norms", "views_like"]
 
 
 def group_norms(gradients: Gradients, groups: Sequence[Sequence[str]], like: Tensor) -> Tensor:
@@ -67,6 +67,8 @@ class ClippedSum:
         clipping: how contributions are bounded; replaced from lot to lot if it adapts.
 
     Attributes:
+        sums: each parameter's, by name.
+        flat: on a GPU, each group's sums as one vector, of which ``sums`` are views; else None.
         rounding: the allowance for rounding of each type among the sums.
         eta: the largest of them, which all are clipped with.
     """
@@ -75,6 +77,8 @@ class ClippedSum:
         self.parameters = dict(parameters)
         self.clipping = clipping
         self.groups = clipping.groups(list(parameters))
+        self.flat = self._flat_sums()
+        self._limits: tuple[tuple[float, ...], Tensor] | None = None
         self.start()
         types = {str(total.dtype).removeprefix("torch.") for total in self.sums.values()}
         self.rounding = {name: ROUNDING[name] for name in sorted(types)}
@@ -85,12 +89,29 @@ class ClippedSum:
         """The clip norm of each group."""
         return self.clipping.bounds(self.groups)
 
+    def _flat_sums(self) -> list[Tensor] | None:
+        kinds = {(p.device, exact_type(p.dtype)) for p in self.parameters.values()}
+        if len(kinds) != 1 or next(iter(kinds))[0].type == "cpu":
+            return None
+        device, dtype = next(iter(kinds))
+        sizes = [sum(self.parameters[name].numel() for name in group) for group in self.groups]
+        return [torch.zeros(size, dtype=dtype, device=device) for size in sizes]
+
+    def _empty_sums(self) -> dict[str, Tensor]:
+        if self.flat is None:
+            return {
+                name: p.new_zeros(p.shape, dtype=exact_type(p.dtype))
+                for name, p in self.parameters.items()
+            }
+        found: dict[str, Tensor] = {}
+        for vector, group in zip(self.flat, self.groups, strict=True):
+            vector.zero_()
+            found |= views_like(vector, {name: self.parameters[name] for name in group})
+        return {name: found[name] for name in self.parameters}
+
     def start(self) -> None:
         """An empty lot."""
-        self.sums = {
-            name: p.new_zeros(p.shape, dtype=exact_type(p.dtype))
-            for name, p in self.parameters.items()
-        }
+        self.sums = self._empty_sums()
         self.count: Tensor | float = 0.0
         self.facts = LotFacts()
 
@@ -113,7 +134,37 @@ class ClippedSum:
             self.sums[name] += value
         if isinstance(self.clipping, Adaptive):
             self.count = self.count + self.clipping.count(norms, self.bounds)
-        limits = torch.tensor(self.bounds, dtype=norms.dtype, device=norms.device)
+        limits = self._limits_like(norms)
         self.facts.units += len(norms)
         self.facts.loss = self.facts.loss + losses.nansum()
         self.facts.clipped = self.facts.clipped + (norms > limits).any(1).sum()
+
+    def _limits_like(self, norms: Tensor) -> Tensor:
+        """The clip norms as a tensor; made anew only when they change."""
+        if self._limits is None or self._limits[0] != self.bounds:
+            made = torch.tensor(self.bounds, dtype=norms.dtype, device=norms.device)
+            self._limits = self.bounds, made
+        return self._limits[1]
+
+
+def views_like(vector: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Consecutive parts of ``vector``, shaped and laid out in memory as the parameters are."""
+    views: dict[str, Tensor] = {}
+    start = 0
+    for name, p in parameters.items():
+        stride = (
+            p.stride() if _fills_its_memory(p) else torch.empty(p.shape, device="meta").stride()
+        )
+        views[name] = vector.as_strided(p.shape, stride, start)
+        start += p.numel()
+    return views
+
+
+def _fills_its_memory(tensor: Tensor) -> bool:
+    """Whether its numbers lie without gaps or overlaps, in whatever order."""
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True

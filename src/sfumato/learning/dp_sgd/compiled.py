@@ -11,14 +11,16 @@ traced and says so.
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
@@ -28,6 +30,9 @@ from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.precision import full_precision
 from sfumato.learning.dp_sgd.gradients.tape import Tape
 from sfumato.learning.dp_sgd.physical import Part
+from sfumato.learning.dp_sgd.rematerialised import as_traced, rematerialised
+from sfumato.learning.dp_sgd.roles import UNAVAILABLE, products_in_norms, simplified
+from sfumato.learning.dp_sgd.together import apart, together
 
 __all__ = ["CompiledSum"]
 
@@ -46,6 +51,22 @@ class _Losses(nn.Module):
         return self.loss(self.model, *batch)
 
 
+class _Step(NamedTuple):
+    """A compiled step.
+
+    Attributes:
+        call: takes what ``_inputs`` gives; returns losses, norms and sums.
+        names: whose sums these are.
+        exactly: whether float32 products must not be shortened, whatever the user allows.
+        rearranged: whether the graph is the one that holds little.
+    """
+
+    call: Callable[..., Any]
+    names: list[str]
+    exactly: bool
+    rearranged: bool
+
+
 class CompiledSum:
     """Clipped sums of physical batches, by a compiled graph for each padded size.
 
@@ -55,6 +76,8 @@ class CompiledSum:
         tape: whose sites the rehearsal filled in.
         total: where sums go.
         backend: what ``torch.compile`` is told; "eager" runs the traced graph as it is.
+        channels_last: whether images and kernels are laid out so; by default on GPUs, where
+            convolutions are faster for it. Results are the same.
     """
 
     def __init__(
@@ -64,10 +87,15 @@ class CompiledSum:
         tape: Tape,
         total: ClippedSum,
         backend: str = "inductor",
+        channels_last: bool | None = None,
     ) -> None:
         self._module = _Losses(model, loss)
         self._tape, self._total, self._backend = tape, total, backend
-        self._graphs: dict[Any, Callable[..., Any]] = {}
+        self._channels_last = (
+            self._device.type == "cuda" if channels_last is None else channels_last
+        )
+        self._graphs: dict[Any, _Step] = {}
+        self._sent: tuple[tuple[float, ...], Tensor] | None = None
         self._capacity = 0
 
     def __call__(self, batch: tuple[Any, ...], part: Part, loss_scale: float) -> None:
@@ -76,18 +104,18 @@ class CompiledSum:
         if part.units > self._capacity:
             self._capacity = -(-int(part.units * 1.05) // _GRAIN) * _GRAIN
         units = self._capacity
-        names, spec, inputs = self._inputs(batch, units * copies, part.weights)
-        key = (units, spec, tuple(map(_kind, inputs[1])), self._training(), loss_scale)
+        leaves, spec = pytree.tree_flatten(batch)
+        leaves = [_fill(leaf, units * copies) for leaf in leaves]
+        inputs = self._inputs(leaves, self._weights(part.weights, units * copies))
+        key = (units, spec, tuple(map(_kind, leaves)), self._training(), loss_scale)
         # Mixed precision is part of the graph where the loss asks for it, and nowhere else.
-        with torch.autocast(inputs[2].device.type, enabled=False), full_precision():
+        with torch.autocast(self._device.type, enabled=False):
             if key not in self._graphs:
-                graph = self._trace(names, spec, units, loss_scale, inputs)
-                self._graphs[key] = torch.compile(
-                    graph, backend=self._backend, dynamic=False, fullgraph=True
-                )
-            sums, norms, losses = self._graphs[key](*inputs)
-        names = [n for group in self._total.groups for n in group]
-        found = {n: s for n, s in zip(names, sums, strict=True) if s is not None}
+                self._graphs[key] = self._compiled(leaves, spec, units, loss_scale, inputs)
+            step = self._graphs[key]
+            with full_precision() if step.exactly else contextlib.nullcontext():
+                losses, norms, *sums = step.call(*inputs)
+        found = dict(zip(step.names, sums, strict=True))
         self._total.merge(found, norms[: part.units], losses[: len(part.rows)])
 
     def check(self, imitate: Callable[[int], Any], copies: int, loss_scale: float) -> None:
@@ -104,57 +132,130 @@ class CompiledSum:
         rows = _GRAIN * copies
         batch = imitate(rows)
         values = tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
-        names, spec, inputs = self._inputs(values, rows, np.full(rows, 1 / copies))
-        with torch.autocast(inputs[2].device.type, enabled=False), full_precision():
-            self._trace(names, spec, _GRAIN, loss_scale, inputs)
+        leaves, spec = pytree.tree_flatten(values)
+        weights = self._weights(np.full(rows, 1 / copies), rows)
+        with torch.autocast(self._device.type, enabled=False):
+            self._trace(leaves, spec, _GRAIN, loss_scale, self._inputs(leaves, weights))
 
-    def _inputs(
-        self, batch: tuple[Any, ...], rows: int, weights: NDArray[np.float64]
-    ) -> tuple[list[str], Any, tuple[Any, ...]]:
-        """What a graph takes, the batch filled up to ``rows``."""
-        leaves, spec = pytree.tree_flatten(batch)
-        like = next(iter(self._total.parameters.values()))
-        filled = torch.zeros(rows, dtype=torch.float32, device=like.device)
-        filled[: len(weights)] = torch.as_tensor(weights, dtype=torch.float32)
-        bound = torch.tensor(self._total.bounds, dtype=torch.float64, device=like.device)
+    # --- what a graph takes -----------------------------------------------------------------------
+
+    @property
+    def _device(self) -> torch.device:
+        return next(iter(self._total.parameters.values())).device
+
+    def _inputs(self, leaves: list[Any], weights: Tensor) -> tuple[Tensor, ...]:
+        """Parameters and buffers, the batch's tensors, the rows' weights and the clip norms."""
         values = dict(self._module.named_parameters()) | dict(self._module.named_buffers())
         held = [v.detach() for v in values.values()]
-        return list(values), spec, (held, [_fill(leaf, rows) for leaf in leaves], filled, bound)
+        return *held, *(leaf for leaf in leaves if isinstance(leaf, Tensor)), weights, self._bound()
+
+    def _weights(self, weights: NDArray[np.float64], rows: int) -> Tensor:
+        """Filled up with zeros, and on its way to the device without waiting for it."""
+        filled = torch.zeros(rows, dtype=torch.float32)
+        filled[: len(weights)] = torch.as_tensor(weights, dtype=torch.float32)
+        if self._device.type == "cuda":
+            filled = filled.pin_memory()
+        return filled.to(self._device, non_blocking=True)
+
+    def _bound(self) -> Tensor:
+        """The clip norms, sent to the device only when they change."""
+        bounds = self._total.bounds
+        if self._sent is None or self._sent[0] != bounds:
+            sent = torch.tensor(bounds, dtype=torch.float64, device=self._device)
+            self._sent = (bounds, sent)
+        return self._sent[1]
 
     def _training(self) -> tuple[bool, ...]:
         return tuple(module.training for module in self._module.modules())
 
+    # --- how a graph is made ----------------------------------------------------------------------
+
+    def _compiled(
+        self, leaves: list[Any], spec: Any, units: int, loss_scale: float, inputs: Sequence[Tensor]
+    ) -> _Step:
+        graph, names, extra = self._trace(leaves, spec, units, loss_scale, inputs)
+        weights = len(inputs) - 2
+        final, exactly = None, True
+        with contextlib.suppress(*UNAVAILABLE):  # then it runs as it was traced
+            plain = simplified(graph, (*inputs, inputs[weights] * loss_scale), extra)
+            exactly = bool(products_in_norms(plain))
+            final = rematerialised(plain, weights, loss_scale)
+        rearranged = final is not None
+        if final is None:
+            final = as_traced(graph, weights, loss_scale, 1 + extra)
+        # Channels are laid out in the graph itself: the compiler must not change its mind.
+        options: dict[str, Any] | None = None
+        if self._backend == "inductor":
+            options = {"layout_optimization": False}
+        call = torch.compile(
+            final, backend=self._backend, dynamic=False, fullgraph=True, options=options
+        )
+        return _Step(call, names, exactly, rearranged)
+
     def _trace(
-        self, names: list[str], spec: Any, units: int, loss_scale: float, inputs: tuple[Any, ...]
-    ) -> Callable[..., Any]:
+        self, leaves: list[Any], spec: Any, units: int, loss_scale: float, inputs: Sequence[Tensor]
+    ) -> tuple[GraphModule, list[str], int]:
+        """The graph, whose sums it returns, and how many output gradients at its end.
+
+        It takes the ``inputs`` and the tangent: the derivative of what is summed by each loss.
+        """
         total, groups = self._total, self._total.groups
+        names = [n for n, _ in (*self._module.named_parameters(), *self._module.named_buffers())]
         trained = {f"model.{name}": name for name in total.parameters}
+        summed: list[str] = []
+        delivered: list[Tensor] = []
 
-        def clipped(
-            values: list[Tensor], leaves: list[Any], weights: Tensor, bound: Tensor
-        ) -> tuple[list[Tensor | None], Tensor, Tensor]:
-            held = dict(zip(names, values, strict=True))
+        def clipped(*flat: Tensor) -> tuple[Tensor, ...]:
+            *given, weights, bound, tangent = (self._laid_out(v) for v in flat)
+            held = dict(zip(names, given, strict=False))
+            tensors = iter(given[len(names) :])
+            batch = [next(tensors) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
             own = {n: held[n].detach().requires_grad_() for n in trained}
-            tape = Tape({trained[n]: p for n, p in own.items()}, self._tape.sites)
-            batch = pytree.tree_unflatten(leaves, spec)
+            tape = _WatchedTape({trained[n]: p for n, p in own.items()}, self._tape.sites)
             with tape.recording(len(weights), units):
-                losses = torch.func.functional_call(self._module, {**held, **own}, batch)
-            counted = torch.where(weights > 0, losses, torch.zeros_like(losses)) * weights
-            gradients = tape.gradients(counted.sum() * loss_scale)
+                losses = torch.func.functional_call(
+                    self._module, {**held, **own}, pytree.tree_unflatten(batch, spec)
+                )
+            counted = torch.where(weights > 0, losses, torch.zeros_like(losses))
+            gradients = tape.gradients((counted * tangent).sum())
             like = next(iter(own.values()))
-            norms = group_norms(gradients, groups, like) / loss_scale
+            joined, regrouped = together(gradients, groups)
+            norms = group_norms(joined, regrouped, like) / loss_scale
             scales = _scales(total, norms, bound) / loss_scale
-            sums = clip_and_sum(gradients, groups, scales)
-            return [sums.get(n) for g in groups for n in g], norms, counted.detach()
+            sums = apart(clip_and_sum(joined, regrouped, scales), joined)
+            summed[:], delivered[:] = sums, tape.delivered
+            return (counted * weights).detach(), norms, *sums.values(), scales, *delivered
 
+        tangent = inputs[-2] * loss_scale
         try:
-            return make_fx(clipped, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
+            graph = make_fx(clipped, tracing_mode="fake", _allow_non_fake_inputs=True)(
+                *inputs, tangent
+            )
         except Exception as error:  # torch and the model's own code raise many kinds here
             reason = f"{type(error).__name__}: {error}".partition("\n")[0]
             raise TrainingError(
                 "the model cannot be compiled, most likely because its course depends on values "
                 f"({reason}): train it with compile=False"
             ) from error
+        return graph, summed, len(delivered)
+
+    def _laid_out(self, value: Tensor) -> Tensor:
+        """Images and kernels with their channels last, where that is faster."""
+        if not self._channels_last or value.ndim != 4:
+            return value
+        return value.contiguous(memory_format=torch.channels_last)
+
+
+class _WatchedTape(Tape):
+    """A tape that remembers which output gradients the chain rule delivered."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.delivered: list[Tensor] = []
+
+    def _receive(self, call: Any, grad: Tensor) -> None:
+        self.delivered.append(grad.detach())
+        super()._receive(call, grad)
 
 
 def _scales(total: ClippedSum, norms: Tensor, bound: Tensor) -> Tensor:

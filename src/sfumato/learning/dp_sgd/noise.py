@@ -3,12 +3,16 @@
 A source of noise gives independent normal numbers in a tensor's shape, type and place. It has a
 ``name``, which a run's record states, and says whether its noise may be called ``private``.
 
-==================  ==========================================================================
-:class:`CoinNoise`  the default: Box-Muller from 64-bit words of the operating system's entropy
-:class:`TorchNoise` torch's generators, for those who ask: quicker on a GPU, not cryptographic
-==================  ==========================================================================
+====================  ==========================================================================
+:class:`CoinNoise`    Box-Muller from 64-bit words of the operating system's entropy
+:class:`ChaChaNoise`  ChaCha20 on the GPU itself, under keys from that entropy
+:class:`PlacedNoise`  the second for tensors on a CUDA device, the first for all others
+:class:`TorchNoise`   torch's generators, for those who ask: not cryptographic
+====================  ==========================================================================
 
-A generator on the GPU itself is one more class with these three members.
+:func:`default_noise` chooses. A step needs "sum plus noise, divided by the expected lot size":
+:func:`noisy_mean` asks a source for it in one pass where the source has a way, and composes it of
+``normal`` otherwise.
 
 All of it is floating point: the analysis assumes ideal Gaussian noise, and a record must say so.
 The largest number that can come out is stated by each source, in standard deviations.
@@ -22,9 +26,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, final
+from typing import Any, NoReturn, Protocol, final, runtime_checkable
 
 import numpy as np
 import torch
@@ -33,8 +37,19 @@ from torch import Tensor
 
 from sfumato.core import validation
 from sfumato.core.randomness import SYSTEM, Coins, SystemCoins
+from sfumato.learning.dp_sgd.kernels import chacha
 
-__all__ = ["LARGEST_COIN_NOISE", "CoinNoise", "NoiseSource", "TorchNoise"]
+__all__ = [
+    "LARGEST_COIN_NOISE",
+    "ChaChaNoise",
+    "CoinNoise",
+    "FusedNoise",
+    "NoiseSource",
+    "PlacedNoise",
+    "TorchNoise",
+    "default_noise",
+    "noisy_mean",
+]
 
 LARGEST_COIN_NOISE = math.sqrt(2 * 65 * math.log(2))
 """9.49 standard deviations: the smallest uniform is 2^-65. Beyond lie 2.3e-21 of the mass."""
@@ -60,6 +75,34 @@ class NoiseSource(Protocol):
     def normal(self, like: Tensor, std: float) -> Tensor:
         """Fresh independent N(0, std^2) numbers in the shape, type and place of ``like``."""
         ...
+
+
+@runtime_checkable
+class FusedNoise(Protocol):
+    """A source that adds its noise and divides in one pass."""
+
+    def noisy_mean(self, total: Tensor, std: float, size: float, out: Tensor) -> None:
+        """Writes ``(total + noise) / size`` to ``out``, with fresh N(0, std^2) noise."""
+        ...
+
+
+@torch.no_grad()
+def noisy_mean(source: NoiseSource, total: Tensor, std: float, size: float, out: Tensor) -> None:
+    """Writes ``(total + noise) / size`` to ``out``, with fresh N(0, std^2) noise from ``source``.
+
+    Args:
+        source: where noise comes from; its own ``noisy_mean`` does the work if it has one.
+        total: a clean sum.
+        std: standard deviation of the noise.
+        size: the expected lot size.
+        out: of the sum's shape and place, of any floating-point type; ``total`` itself, or memory
+            that does not overlap with it.
+    """
+    if isinstance(source, FusedNoise):
+        source.noisy_mean(total, std, size, out)
+    else:
+        size = _checked_mean(total, size, out)
+        out.copy_((total + source.normal(total, std)) / size)
 
 
 @final
@@ -145,6 +188,132 @@ def _box_muller(out: Tensor, std: float, coins: Coins) -> None:
 
 
 @final
+class ChaChaNoise:
+    """Normal numbers from ChaCha20 in counter mode, made where the tensor is.
+
+    On a CUDA device one Triton kernel computes keystream and numbers and adds them to the sum;
+    without Triton, and on other devices, tensor operations do. The law, its precision and the
+    largest magnitude, :data:`LARGEST_COIN_NOISE`, are stated in
+    :mod:`~sfumato.learning.dp_sgd.kernels.chacha`. Numbers are float32, also for smaller types,
+    which are rounded to last; a float64 tensor gets float64 numbers.
+
+    No keystream is used twice: see :class:`~sfumato.learning.dp_sgd.kernels.chacha.KeyStream`. So
+    a source cannot be copied or pickled, nor be called while a CUDA graph is captured.
+
+    Args:
+        coins: where keys come from.
+    """
+
+    def __init__(self, coins: Coins = SYSTEM) -> None:
+        self.coins = coins
+        self._stream = chacha.KeyStream(coins)
+
+    @property
+    def name(self) -> str:
+        """The word "chacha20"."""
+        return "chacha20"
+
+    @property
+    def private(self) -> bool:
+        """Whether the coins are."""
+        return self.coins.private
+
+    def __repr__(self) -> str:
+        return f"ChaChaNoise({self.coins!r})"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        chacha.refuse_to_copy()
+
+    @torch.no_grad()
+    def normal(self, like: Tensor, std: float) -> Tensor:
+        """Fresh noise; see :class:`NoiseSource`."""
+        std = _checked(like, std)
+        out = torch.empty(like.numel(), dtype=like.dtype, device=like.device)
+        self._fill(out, std)
+        return out.view(like.shape)
+
+    @torch.no_grad()
+    def noisy_mean(self, total: Tensor, std: float, size: float, out: Tensor) -> None:
+        """``(total + noise) / size`` in one pass; see :func:`noisy_mean`."""
+        std, size = _checked(total, std), _checked_mean(total, size, out)
+        if total.is_contiguous() and out.is_contiguous():
+            self._fill(out.view(-1), std, total.reshape(-1), size)
+        else:
+            flat = total.reshape(-1).clone()
+            self._fill(flat, std, flat, size)
+            out.copy_(flat.view(total.shape))
+
+    def _fill(
+        self, out: Tensor, std: float, total: Tensor | None = None, size: float = 1.0
+    ) -> None:
+        exact = torch.float64 in (out.dtype, out.dtype if total is None else total.dtype)
+        if not exact and std and not _LEAST_STD <= std <= _MOST_STD:
+            validation.fail("std", f"0, or from {_LEAST_STD:g} to {_MOST_STD:g} in float32", std)
+        if out.is_cuda and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("a CUDA graph's replays would repeat its noise: draw it outside")
+        segment = self._stream.take(out.numel())
+        if segment.blocks:
+            _filler(out, exact)(out, std, segment, total, size)
+
+
+_LEAST_STD, _MOST_STD = 1e-30, 1e30  # outside, noise would vanish or overflow
+
+
+def _filler(out: Tensor, exact: bool) -> Callable[..., None]:
+    """The kernel where it can run, its twin elsewhere."""
+    if out.is_cuda and not exact:
+        from sfumato.learning.dp_sgd.kernels.products import triton_is_here
+
+        if triton_is_here():
+            from sfumato.learning.dp_sgd.kernels.chacha_triton import fill
+
+            return fill
+    return chacha.fill
+
+
+@final
+class PlacedNoise:
+    """ChaCha20 for tensors on a CUDA device, coins for all others.
+
+    Args:
+        coins: where words and keys come from.
+    """
+
+    def __init__(self, coins: Coins = SYSTEM) -> None:
+        self.coins = coins
+        self._near, self._far = CoinNoise(coins), ChaChaNoise(coins)
+
+    @property
+    def name(self) -> str:
+        """The word "chacha20", though what is not on a GPU comes from coins directly."""
+        return "chacha20"
+
+    @property
+    def private(self) -> bool:
+        """Whether the coins are."""
+        return self.coins.private
+
+    def __repr__(self) -> str:
+        return f"PlacedNoise({self.coins!r})"
+
+    def normal(self, like: Tensor, std: float) -> Tensor:
+        """Fresh noise; see :class:`NoiseSource`."""
+        return self._for(like).normal(like, std)
+
+    def noisy_mean(self, total: Tensor, std: float, size: float, out: Tensor) -> None:
+        """``(total + noise) / size``; see :func:`noisy_mean`."""
+        noisy_mean(self._for(total), total, std, size, out)
+
+    def _for(self, tensor: Tensor) -> CoinNoise | ChaChaNoise:
+        return self._far if tensor.is_cuda else self._near
+
+
+def default_noise(coins: Coins, tensors: Iterable[Tensor]) -> CoinNoise | PlacedNoise:
+    """Cryptographic noise for a run whose sums lie where ``tensors`` do."""
+    return PlacedNoise(coins) if any(t.is_cuda for t in tensors) else CoinNoise(coins)
+
+
+@final
 class TorchNoise:
     """Normal numbers from torch's own generators, drawn in float64.
 
@@ -219,3 +388,10 @@ def _checked(like: Tensor, std: float) -> float:
     if not like.is_floating_point():
         validation.fail("like", "a tensor of floating-point numbers", like.dtype)
     return validation.non_negative("std", std)
+
+
+def _checked_mean(total: Tensor, size: float, out: Tensor) -> float:
+    if out.shape != total.shape or out.device != total.device or not out.is_floating_point():
+        needed = f"floating point, {tuple(total.shape)} on {total.device} like total"
+        validation.fail("out", needed, (out.dtype, tuple(out.shape), out.device))
+    return validation.positive("size", size)

@@ -20,7 +20,7 @@ from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.precision import full_precision
 from sfumato.learning.dp_sgd.gradients.tape import Tape
 from sfumato.learning.dp_sgd.gradients.uses import NotCovered
-from sfumato.learning.dp_sgd.noise import NoiseSource
+from sfumato.learning.dp_sgd.noise import FusedNoise, NoiseSource, noisy_mean
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.progress import Facts, Progress
 
@@ -66,6 +66,7 @@ class NoisyStep:
         self.sum = ClippedSum(parameters, plan.clipping)
         plan.clipping.noise_scales(plan.noise_multiplier, self.sum.bounds)  # or says why not
         self.compiled: Any = None
+        self.watched = True  # whether someone may ask for a report
         self._signal: list[Tensor] = []
         self._spread = 0.0
         self._epsilons: dict[int, float] = {}
@@ -101,13 +102,11 @@ class NoisyStep:
         clipping, bounds = self.sum.clipping, self.sum.bounds
         self._signal, self._spread = [], 0.0
         stds = clipping.noise_scales(multiplier, bounds)
-        for group, std in zip(self.sum.groups, stds, strict=True):
-            for name in group:
-                p, clean = self.parameters[name], self.sum.sums[name]
-                self._signal.append(torch.linalg.vector_norm(clean))
-                self._spread += clean.numel() * std**2
-                noisy = clean + self.noise.normal(clean, std)
-                p.grad = (noisy / size).to(p.dtype)
+        for index, std in enumerate(stds):
+            if self.sum.flat is not None and isinstance(self.noise, FusedNoise):
+                self._release_flat(index, std, size)
+            else:
+                self._release_each(index, std, size)
         self.optimizer.step()
         for p in self.parameters.values():
             p.grad = None
@@ -117,6 +116,29 @@ class NoisyStep:
             self._adapt(clipping, size)
         self._facts = self.sum.facts
         self.sum.start()
+
+    def _release_each(self, index: int, std: float, size: float) -> None:
+        """A group's noisy means, one parameter at a time."""
+        for name in self.sum.groups[index]:
+            p, clean = self.parameters[name], self.sum.sums[name]
+            self._note_signal(clean, std)
+            noisy = clean + self.noise.normal(clean, std)
+            p.grad = (noisy / size).to(p.dtype)
+
+    def _release_flat(self, index: int, std: float, size: float) -> None:
+        """A group's noisy means in one pass, in place of the sum, which is not needed again."""
+        assert self.sum.flat is not None
+        total = self.sum.flat[index]
+        self._note_signal(total, std)
+        noisy_mean(self.noise, total, std, size, total)
+        for name in self.sum.groups[index]:
+            p = self.parameters[name]
+            p.grad = self.sum.sums[name].to(p.dtype)
+
+    def _note_signal(self, clean: Tensor, std: float) -> None:
+        if self.watched:
+            self._signal.append(torch.linalg.vector_norm(clean))
+        self._spread += clean.numel() * std**2
 
     def _adapt(self, clipping: Adaptive, size: float) -> None:
         assert clipping.count_noise is not None

@@ -54,7 +54,7 @@ from sfumato.learning.dp_sgd.clipping import Clipping
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.tape import Tape
 from sfumato.learning.dp_sgd.lots import Lots
-from sfumato.learning.dp_sgd.noise import CoinNoise, NoiseSource
+from sfumato.learning.dp_sgd.noise import NoiseSource, default_noise
 from sfumato.learning.dp_sgd.physical import Part, largest_part, parts_of
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.progress import Progress, choose_progress
@@ -186,7 +186,8 @@ class DPSGD(ChargedOnce):
         self.plan.lots.sampler(len(self._owners), coins)  # or says why there is none
         self._augmentation = Augmentation(augment, augmentations)
         self._most_rows = None if batch_size is None else validation.count("batch_size", batch_size)
-        self._coins, self._noise = coins, noise or CoinNoise(coins)
+        self._coins = coins
+        self._noise = noise or default_noise(coins, self._parameters.values())
         self._recorder = Recorder(model, Tape(self._parameters))
         self._watch = Watch(model, self._parameters)
         self._average = None if ema_decay is None else WeightAverage(model, ema_decay)
@@ -273,6 +274,7 @@ class DPSGD(ChargedOnce):
                 self._resuming.begin(self._charge, self.steps_taken)
                 self._charge.make(self.plan)
                 self._progress = choose_progress(self._wanted_progress)
+                self._step.watched = self._progress.wanted
                 yield from self._run()
             finally:
                 self._progress.close()

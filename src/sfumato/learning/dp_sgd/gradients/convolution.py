@@ -22,7 +22,14 @@ from torch.nn import functional as F
 
 from sfumato.learning.dp_sgd.gradients.cost import prefer_ghost
 from sfumato.learning.dp_sgd.gradients.memory import Scratch, in_place
-from sfumato.learning.dp_sgd.gradients.pieces import Direct, Piece, gram_norms, weigh, zero_rows
+from sfumato.learning.dp_sgd.gradients.pieces import (
+    Direct,
+    Piece,
+    exact,
+    gram_norms,
+    weigh,
+    zero_rows,
+)
 
 __all__ = ["Convolution", "Geometry", "resolve_padding"]
 
@@ -59,7 +66,8 @@ def resolve_padding(
 class Convolution(Piece):
     """A kernel's gradients: (rows, channels, *lengths) in, (rows, out channels, *places) back.
 
-    ``rows`` is a multiple of ``units``: consecutive rows belong to one unit.
+    ``rows`` is a multiple of ``units``: consecutive rows belong to one unit. Factors may come in
+    the model's own precision; here they are used in float32.
     """
 
     inputs: Tensor
@@ -81,11 +89,16 @@ class Convolution(Piece):
         channels = self.inputs.shape[1] // groups
         return copies * math.prod(self._lengths), self.outputs.shape[1] // groups, taps * channels
 
+    def exactly(self) -> Convolution:
+        """The same with factors in the precision of norms and sums."""
+        return replace(self, inputs=exact(self.inputs), outputs=exact(self.outputs))
+
     def settle(self) -> Piece:
         """Writes the gradients out where that is cheaper."""
+        found = self.exactly()
         if prefer_ghost(self.units, *self._sizes, self.outputs.device.type):
-            return self
-        return _Written(self._matrices(self.scratch), self)
+            return found
+        return _Written(found._matrices(self.scratch), found)
 
     def squared_norms(self) -> Tensor:
         """From Gram matrices of patches and of output gradients, some examples at a time."""
@@ -104,7 +117,7 @@ class Convolution(Piece):
 
     def written(self) -> Tensor:
         """(U, out channels, channels, *kernel), in memory of their own."""
-        return _to_kernel(self._matrices(scratch=Scratch()), self.geometry)
+        return _to_kernel(self.exactly()._matrices(scratch=Scratch()), self.geometry)
 
     def _matrices(self, scratch: Scratch) -> Tensor:
         """(U, groups, rows, taps x channels): every unit's gradient, channels last."""

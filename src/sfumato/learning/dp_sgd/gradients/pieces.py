@@ -168,7 +168,8 @@ class Outer(Piece):
     """Gradients of a matrix in factors: each the sum over places of ``left`` times ``right``.
 
     ``left`` is (U, T, rows), or (U, T) whole numbers that name one row each (an embedding). The
-    gradient of unit u is sum_t left[u, t] right[u, t]^T, in ``shape`` = (rows, columns).
+    gradient of unit u is sum_t left[u, t] right[u, t]^T, in ``shape`` = (rows, columns). Factors
+    may come in the model's own precision; here they are used in float32.
     """
 
     left: Tensor
@@ -180,11 +181,16 @@ class Outer(Piece):
     def _named(self) -> bool:
         return not self.left.is_floating_point()
 
+    def exactly(self) -> Outer:
+        """The same with factors in the precision of norms and sums."""
+        left = self.left if self._named else exact(self.left)
+        return Outer(left, exact(self.right), self.shape, self.transposed)
+
     def settle(self) -> Piece:
         """Writes the gradients out where that is cheaper."""
         units, places, columns = self.right.shape
         if prefer_ghost(units, places, self.shape[0], columns, self.right.device.type):
-            return self
+            return self.exactly()
         return Direct(self.written())
 
     def squared_norms(self) -> Tensor:
@@ -205,7 +211,7 @@ class Outer(Piece):
     def written(self) -> Tensor:
         """(U, rows, columns)."""
         if not self._named:
-            return self._oriented(torch.bmm(self.left.mT, self.right))
+            return self._oriented(torch.bmm(exact(self.left).mT, exact(self.right)))
         units, _, columns = self.right.shape
         rows = self.shape[0]
         flat = self.right.new_zeros((units * rows, columns))
@@ -253,7 +259,7 @@ def combine(pieces: Sequence[Piece]) -> Piece:
     if len(pieces) == 1:
         return pieces[0]
     joined: list[Piece] = []
-    outers = [p for p in pieces if isinstance(p, Outer)]
+    outers = [p.exactly() for p in pieces if isinstance(p, Outer)]
     for named in (True, False):
         for transposed in (True, False):
             same = [p for p in outers if (p._named, p.transposed) == (named, transposed)]

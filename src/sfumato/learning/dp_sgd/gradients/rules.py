@@ -56,7 +56,7 @@ def _(use: Use, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> No
     if weight.ndim != 2 or (bias is not None and bias.shape != weight.shape[:1]):
         raise NotCovered("only a matrix and one shift for each of its rows are known")
     x = _kept_for(use, weight, input)
-    use.give(weight, lambda grad: Outer(use.places(grad), use.places(x), weight.shape))
+    use.give(weight, lambda grad: Outer(use.factor(grad), use.factor(x), weight.shape))
     use.give(bias, lambda grad: Direct(use.places(grad).sum(1)))
 
 
@@ -65,7 +65,7 @@ def _(use: Use, input: Tensor, other: Tensor) -> None:
     if other.ndim != 2 or use.tracks(input):
         raise NotCovered("only a matrix on the right of the data is known")
     x = use.keep(input)
-    use.give(other, lambda grad: Outer(use.places(x), use.places(grad), other.shape))
+    use.give(other, lambda grad: Outer(use.factor(x), use.factor(grad), other.shape))
 
 
 @rule(torch.addmm, Tensor.addmm)
@@ -138,7 +138,7 @@ def _kernel(use: Use, weight: Tensor, image: Tensor, geometry: Geometry, swap: b
     x = _kept_for(use, weight, image)
 
     def build(grad: Tensor) -> Piece:
-        inputs, outputs = use.rows(x), use.rows(grad)
+        inputs, outputs = use.rows_as_they_are(x), use.rows_as_they_are(grad)
         if swap:
             inputs, outputs = outputs, inputs
         return Convolution(inputs, outputs, use.units, geometry, use.scratch, str(use.name(weight)))

@@ -34,6 +34,7 @@ from sfumato.learning.dp_sgd.gradients.memory import Scratch
 from sfumato.learning.dp_sgd.gradients.pieces import Direct, Outer, Piece, Stacked, combine
 from sfumato.learning.dp_sgd.gradients.precision import full_precision
 from sfumato.learning.dp_sgd.gradients.rules import RULES
+from sfumato.learning.dp_sgd.gradients.settling import settle
 from sfumato.learning.dp_sgd.gradients.uses import NotCovered, Site, Use, function_name
 
 __all__ = ["Gradients", "Sites", "Tape"]
@@ -311,7 +312,7 @@ class Tape(TorchFunctionMode):
             for target, build in call.use.builds.items():
                 name, _ = self._tracked[target]
                 piece = build(grad.detach())
-                call.pieces[name] = piece.settle() if self._counts[name] == 1 else piece
+                call.pieces[name] = settle(piece) if self._counts[name] == 1 else piece
             call.use.builds.clear()
 
     def gradients(self, total: Tensor) -> Gradients:
@@ -346,7 +347,7 @@ class Tape(TorchFunctionMode):
             gradients = {n: combine(found.pop(n)) for n in derived.names if n in found}
             for name, piece in self._to_parents(derived, gradients).items():
                 found.setdefault(name, []).append(piece)
-        return {name: combine(pieces).settle() for name, pieces in found.items()}
+        return {name: settle(combine(pieces)) for name, pieces in found.items()}
 
     def _to_parents(self, derived: _Derived, pieces: dict[str, Piece]) -> dict[str, Piece]:
         if not pieces:
@@ -357,7 +358,7 @@ class Tape(TorchFunctionMode):
             return {name: first.turned()}
         whole = len(pieces) == len(derived.names)
         if derived.function in _SPLITS and _along_first(derived) and whole:
-            return {name: Stacked([pieces[n].settle() for n in derived.names])}
+            return {name: Stacked([settle(pieces[n]) for n in derived.names])}
         written = {derived.names.index(n): piece.written() for n, piece in pieces.items()}
         gradients = pull_back(
             derived.function, derived.args, derived.kwargs, derived.parents, written

@@ -85,6 +85,10 @@ class Use:
         """(units, places, *features), in the precision of norms and sums."""
         return exact(by_unit(tensor, self.layout, self.units, features))
 
+    def factor(self, tensor: Tensor) -> Tensor:
+        """(units, places, features), in the tensor's own precision."""
+        return by_unit(tensor, self.layout, self.units)
+
     def sum_rows(self, per_row: Tensor) -> Tensor:
         """(units, ...) from (rows, ...): the sum over each unit's consecutive rows."""
         copies = per_row.shape[0] // max(self.units, 1)
@@ -92,7 +96,11 @@ class Use:
 
     def rows(self, tensor: Tensor) -> Tensor:
         """(rows, ...), in the precision of norms and sums."""
-        return exact(rows_first(tensor, self.layout))
+        return exact(self.rows_as_they_are(tensor))
+
+    def rows_as_they_are(self, tensor: Tensor) -> Tensor:
+        """(rows, ...), in the tensor's own precision."""
+        return rows_first(tensor, self.layout)
 
 
 def function_name(function: Any) -> str:

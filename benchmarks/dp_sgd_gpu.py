@@ -1,0 +1,382 @@
+"""DP-SGD engines beside plain training on one GPU: time and memory of a step, in one table.
+
+    python benchmarks/dp_sgd_gpu.py --out results.jsonl [--tasks wrn,gpt] [--precisions bf16]
+    python benchmarks/dp_sgd_gpu.py --table results.jsonl
+    python benchmarks/dp_sgd_gpu.py --out /tmp/tiny.jsonl --device cpu --tiny      # a rehearsal
+
+Tasks are described in gpu_tasks.py, engines in gpu_engines.py. Each engine runs in a process of its
+own; results are appended to the file as they come, and what the file holds is not run again.
+
+*Precision.* "tf32": float32 tensors, TF32 products allowed. "bf16": autocast to bfloat16 inside the
+loss, for which TF32 is allowed, too. cuDNN may try which of its kernels is quickest.
+
+*Time.* The median of single steps, each between two CUDA events, after warm-up; the host waits for
+the device only at the end. *Memory.* The most that was allocated during those steps: parameters,
+optimizer, batches and all. What CUDA graphs hold for themselves, which the allocator does not count
+as allocated, is added. *Baseline.* The quickest of all plain candidates (eager or compiled,
+channels last or not, CUDA graphs or not) at the same precision; both ratios are to that one run.
+
+*Sums.* After the warm-up, and before anything is timed, each private engine's clipped sum is
+checked on fresh examples: eight, repeated at random up to the full batch, so that the very code
+that is timed is checked, against a loop over the eight, one backward pass each at the same
+precision, clipped and added up in float64. The clip norm is 0.7 times the median norm, so that a
+norm that is wrong, or left out, shows. The error is that of the whole sum, relative, in L2; beside
+it stands the rounding, the same for the loop itself against the same model in float64. An engine
+is refused as wrong if its error is above twice the rounding and above 5e-3 (tf32) or 3e-2 (bf16);
+or if its sum is longer or shorter than the loop's by more than 5e-3 or 2e-2. (Rounding in bfloat16
+moves the sum of a small residual network by a sixth, in directions of its own, but hardly changes
+its length, while wrong norms do.)
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import math
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+Result = dict[str, Any]
+EXAMPLES = 8
+TOLERATED = {"tf32": (5e-3, 5e-3), "bf16": (3e-2, 2e-2)}
+WARM, MOST_WARM, SETTLE = 6, 20, 3
+
+
+# --- one engine, in a process of its own ----------------------------------------------------------
+
+
+def prepare(given: argparse.Namespace) -> None:
+    import torch
+
+    warnings.simplefilter("ignore")
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.benchmark = True
+    if given.device == "cpu":
+        torch.set_num_threads(2)
+    elif given.memory:
+        total = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, given.memory * 2**30 / total))
+
+
+def check(engine, setting, precision) -> Result:
+    """How far an engine's clipped sum is off, how far rounding explains it, and a verdict."""
+    import torch
+    from gpu_tasks import distance, length, reference
+
+    task, device = setting.task, setting.device
+    twin = task.model(device)
+    with torch.no_grad():
+        for p, now in zip(twin.parameters(), setting.model.parameters(), strict=True):
+            p.copy_(now)
+    x, y = task.spread(EXAMPLES, device)
+    index = torch.randperm(setting.rows, device=device) % EXAMPLES
+    counts = torch.bincount(index, minlength=EXAMPLES).tolist()
+    right, norms = reference(setting.loss, twin, x, y, counts, setting.clip)
+    found = engine.clipped_sum(x[index], y[index])
+    exact_x, exact_loss = x.double() if x.is_floating_point() else x, task.loss("float64", device)
+    exact, _ = reference(exact_loss, twin.double(), exact_x, y, counts, setting.clip)
+    error, rounding = distance(found, right), distance(right, exact)
+    scale = length(found) / length(right)
+    result: Result = {"error": error, "rounding": rounding, "scale": scale}
+    result["clipped"] = sum(norm > setting.clip for norm in norms)
+    most, off = TOLERATED[precision]
+    if not (error <= max(most, 2 * rounding) and abs(scale - 1) <= off):
+        result["failed"] = f"wrong sums (error {error:.2g}, length {scale:.3g} of what is right)"
+    return result
+
+
+def choose_clip(task, loss, device) -> float:
+    from gpu_tasks import reference
+
+    x, y = task.spread(EXAMPLES, device)
+    _, norms = reference(loss, task.model(device), x, y, [1] * EXAMPLES, math.inf)
+    return 0.7 * statistics.median(norms)
+
+
+def build(given, rows, clip):
+    """The setting and the engine."""
+    from gpu_engines import ENGINES
+    from gpu_tasks import Setting, tasks
+
+    task = tasks(given.tiny)[given.tasks]
+    loss = task.loss(given.precisions, given.device)
+    clip = clip or choose_clip(task, loss, given.device)
+    model = task.model(given.device)
+    setting = Setting(task, model, loss, given.device, rows, clip, given.fastdp)
+    return setting, ENGINES[given.engines](setting)
+
+
+def synchronise(device: str) -> None:
+    if device != "cpu":
+        import torch
+
+        torch.cuda.synchronize()
+
+
+def warm_up(engine, batches, device) -> int:
+    """Steps until none takes much longer than the quickest: all is compiled by then."""
+    times: list[float] = []
+    while len(times) < WARM or (times[-1] > 2 * min(times) and len(times) < MOST_WARM):
+        start = time.perf_counter()
+        engine.step(*batches[len(times) % len(batches)])
+        synchronise(device)
+        times.append(time.perf_counter() - start)
+    return len(times)
+
+
+def timed(engine, batches, steps, device) -> list[float]:
+    """Milliseconds of each step."""
+    import torch
+
+    if device == "cpu":
+        times = []
+        for i in range(steps):
+            start = time.perf_counter()
+            engine.step(*batches[i % len(batches)])
+            times.append(1e3 * (time.perf_counter() - start))
+        return times
+    events = [
+        (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+        for _ in range(steps)
+    ]
+    torch.cuda.synchronize()
+    for i, (start, end) in enumerate(events):
+        start.record()
+        engine.step(*batches[i % len(batches)])
+        end.record()
+    torch.cuda.synchronize()
+    return [start.elapsed_time(end) for start, end in events]
+
+
+def forget(device: str) -> None:
+    """Lets go of what is no longer needed, and starts to measure memory anew."""
+    gc.collect()
+    if device != "cpu":
+        import torch
+
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peak_memory(device: str) -> int:
+    """Bytes. CUDA graphs' own pools count in full: their inside is not "allocated" at replay."""
+    if device == "cpu":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    import torch
+
+    held = torch.cuda.memory_snapshot()
+    pools = [s for s in held if tuple(s.get("segment_pool_id", (0, 0))) != (0, 0)]
+    hidden = sum(s["total_size"] - s["allocated_size"] for s in pools)
+    return torch.cuda.max_memory_allocated() + hidden
+
+
+def measure(given: argparse.Namespace) -> Result:
+    """One engine: sums checked, then timed."""
+    from gpu_tasks import tasks
+
+    prepare(given)
+    task = tasks(given.tiny)[given.tasks]
+    rows = given.rows or task.rows
+    setting, engine = build(given, rows, None)
+    batches = [task.batch(rows, given.device) for _ in range(2)]
+    result: Result = {"rows": rows, "warm": warm_up(engine, batches, given.device)}
+    if engine.private:
+        result |= check(engine, setting, given.precisions)
+        if "failed" in result:
+            return result
+    for i in range(SETTLE):
+        engine.step(*batches[i % 2])
+    forget(given.device)
+    times = timed(engine, batches, given.steps, given.device)
+    result |= {"ms": statistics.median(times), "quartiles": statistics.quantiles(times, n=4)}
+    result["bytes"] = peak_memory(given.device)
+    if given.largest:
+        clip = setting.clip
+        del setting, engine, batches
+        result["largest"] = largest_batch(lambda n: fits(given, n, clip), rows)
+    return result
+
+
+def fits(given: argparse.Namespace, rows: int, clip: float) -> bool:
+    """Whether three steps with so many examples find enough memory."""
+    import torch
+
+    if given.device == "cpu" and rows > 64:
+        return False  # a rehearsal has no limit of its own
+    torch._dynamo.reset()
+    forget(given.device)
+    try:
+        setting, engine = build(given, rows, clip)
+        batch = setting.task.batch(rows, given.device)
+        for _ in range(3):
+            engine.step(*batch)
+        synchronise(given.device)
+    except Exception as error:  # compilers wrap it in errors of their own
+        if "out of memory" not in str(error):
+            raise
+        return False
+    finally:
+        setting = engine = batch = None
+        torch._dynamo.reset()
+        forget(given.device)
+    return True
+
+
+def largest_batch(fits: Callable[[int], bool], start: int) -> int:
+    """The largest batch that fits, to 6 %: doubled or halved, then between.
+
+    >>> largest_batch(lambda n: n <= 1000, 32), largest_batch(lambda n: n <= 5, 32)
+    (992, 5)
+    """
+    good, bad = start, start
+    while good and not fits(good):
+        good, bad = good // 2, good
+    if good == bad:
+        while fits(2 * good):
+            good *= 2
+        bad = 2 * good
+    while bad - good > max(1, 0.06 * good):
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if fits(middle) else (good, middle)
+    return good
+
+
+# --- all of them ----------------------------------------------------------------------------------
+
+
+def jobs(given: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
+    """Task, precision and engine, in the order in which they run."""
+    from gpu_engines import ENGINES, engines_for
+    from gpu_tasks import tasks
+
+    known = tasks(given.tiny)
+    engines = given.engines.split("/") if given.engines else None
+    for name in given.tasks.split(",") if given.tasks else known:
+        for precision in given.precisions.split(","):
+            yield from (
+                (name, precision, engine)
+                for engine in engines_for(known[name], bool(given.fastdp))
+                if engines is None or engine in engines
+            )
+    unknown = set(engines or ()) - set(ENGINES)
+    if unknown:
+        sys.exit(f"unknown engines {sorted(unknown)}: choose from {' / '.join(ENGINES)}")
+
+
+def run_apart(given: argparse.Namespace, job: tuple[str, str, str]) -> Result:
+    """One engine in a process; whatever goes wrong there becomes a result."""
+    task, precision, engine = job
+    command = [
+        sys.executable, __file__, "--one", "--tasks", task, "--precisions", precision,
+        "--engines", engine, "--steps", str(given.steps), "--device", given.device,
+        "--memory", str(given.memory), "--fastdp", given.fastdp, "--rows", str(given.rows),
+        *["--tiny"] * given.tiny, *["--largest"] * given.largest,
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=given.limit)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"took more than {given.limit} s"}
+    if done.returncode == 0 and done.stdout.strip():
+        return json.loads(done.stdout.splitlines()[-1])
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    errors = [line for line in lines if "Error" in line.partition(":")[0]] or lines or ["no reason"]
+    if "out of memory" in done.stderr:
+        return {"failed": "out of memory"}
+    return {"failed": errors[-1].strip()[:160], "stderr": done.stderr[-3000:]}
+
+
+def read(files: list[str]) -> list[Result]:
+    lines = [line for f in files if Path(f).exists() for line in Path(f).read_text().splitlines()]
+    return [json.loads(line) for line in lines]
+
+
+def run_all(given: argparse.Namespace) -> None:
+    held = {(r["task"], r["precision"], r["engine"]) for r in read([given.out])}
+    for job in jobs(given):
+        if job in held:
+            continue
+        started = time.perf_counter()
+        facts = dict(zip(("task", "precision", "engine"), job, strict=True))
+        result = facts | run_apart(given, job)
+        with Path(given.out).open("a") as file:
+            file.write(json.dumps(result) + "\n")
+        _, ms, _, mib, _, most, error = cells(result, None)
+        shown = f"{ms} ms, {mib} MiB, largest {most or '-'}, error {error or '-'}"
+        shown = result.get("failed", shown)
+        took = time.perf_counter() - started
+        print(f"{' | '.join(job)}: {shown}  ({took:.0f} s)", file=sys.stderr, flush=True)
+
+
+def print_table(results: list[Result]) -> None:
+    """Markdown; the last result of each engine counts."""
+    from gpu_engines import ENGINES
+
+    latest = {(r["task"], r["precision"], r["engine"]): r for r in results}
+    order = {name: i for i, name in enumerate(ENGINES)}
+    for task, precision in dict.fromkeys((t, p) for t, p, _ in latest):
+        rows = [r for (t, p, _), r in latest.items() if (t, p) == (task, precision)]
+        rows.sort(key=lambda r: order.get(r["engine"], 99))
+        plain = [r for r in rows if r["engine"].startswith("plain") and "ms" in r]
+        base = min(plain, key=lambda r: r["ms"]) if plain else None
+        size = next((r["rows"] for r in rows if "rows" in r), "?")
+        print(f"\n**{task}**, {precision}, batch {size}\n")
+        print("| engine | ms | of plain | peak MiB | of plain | largest batch | error (rounding) |")
+        print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+        for r in rows:
+            print(f"| {' | '.join(cells(r, base))} |")
+
+
+def cells(r: Result, base: Result | None) -> list[str]:
+    name = f"**{r['engine']}** (baseline)" if r is base else r["engine"]
+    error = f"{r['error']:.1e} ({r['rounding']:.1e})" if "error" in r else ""
+    if "failed" in r:
+        return [name, f"failed: {r['failed']}".replace("|", "/"), "", "", "", "", error]
+    ratios = [f"{r[k] / base[k]:.2f}x" if base else "" for k in ("ms", "bytes")]
+    largest = str(r.get("largest", ""))
+    return [
+        name, f"{r['ms']:.2f}", ratios[0], f"{r['bytes'] / 2**20:.0f}", ratios[1], largest, error
+    ]  # fmt: skip
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    add = parser.add_argument
+    add("--tasks", default="", help="some of them, by commas")
+    add("--precisions", default="tf32,bf16")
+    add("--engines", default="", help="some of them, by slashes: 'plain/sfumato+compile'")
+    add("--steps", type=int, default=20, help="timed steps")
+    add("--rows", type=int, default=0, help="another batch than the task's")
+    add("--device", default="cuda")
+    add("--tiny", action="store_true", help="small models and batches, for a rehearsal")
+    add("--largest", action="store_true", help="also find the largest batch that fits")
+    add("--memory", type=float, default=0, help="GiB at most")
+    add("--fastdp", default="", help="a checkout of fast-differential-privacy")
+    add("--limit", type=float, default=300, help="seconds for one engine")
+    add("--out", default="dp_sgd_gpu.jsonl", help="results are appended here")
+    add("--table", nargs="+", help="only print the table of these files")
+    add("--one", action="store_true", help="one engine in this process; prints JSON")
+    return parser.parse_args()
+
+
+def main() -> None:
+    given = arguments()
+    if given.one:
+        print(json.dumps(measure(given)))
+    elif given.table:
+        print_table(read(given.table))
+    else:
+        run_all(given)
+        print_table(read([given.out]))
+
+
+if __name__ == "__main__":
+    main()

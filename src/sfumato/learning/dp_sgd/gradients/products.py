@@ -1,0 +1,169 @@
+"""Gradients as products of 16-bit factors, by kernels: the way of a GPU.
+
+Under autocast the factors of a weight's gradient are bfloat16 or float16 already, and are taken as
+they are. Float32 factors are shortened to float16's eleven bits, which are TF32's, where the user
+allows TF32 for such products in the model; each unit's numbers are first brought near 2^14 by a
+power of two of its own, so that small gradients do not vanish. What is shortened are the factors,
+once, before norms and sums see them: both speak of the same vectors (see
+:mod:`~sfumato.learning.dp_sgd.kernels.products` for the bound).
+
+How a weight's norms are found follows from sizes alone:
+
+===========  ===========================  ==========================================================
+way          kept until the sum           chosen
+===========  ===========================  ==========================================================
+written      all gradients                where these take less memory than the factors
+Gram         the factors                  where T (rows + columns) < 4/3 rows columns
+direct       the factors                  otherwise
+one place    the factors                  for T = 1: the product of their norms
+===========  ===========================  ==========================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from sfumato.learning.dp_sgd.gradients.pieces import Piece, row_norms
+from sfumato.learning.dp_sgd.kernels import products
+from sfumato.learning.dp_sgd.kernels.products import Shape
+
+__all__ = ["Product", "by_kernels", "choose_way", "matched"]
+
+_HALF = (torch.bfloat16, torch.float16)
+_LARGEST_EXPONENT = 14  # float16 ends below 2^16
+
+
+def by_kernels(tensor: Tensor, convolution: bool = False) -> bool:
+    """Whether gradients made of this output gradient go to the kernels."""
+    if tensor.device.type != "cuda" or not tensor.numel() or not products.triton_is_here():
+        return False
+    if tensor.dtype in _HALF:
+        return True
+    allowed = torch.backends.cudnn if convolution else torch.backends.cuda.matmul
+    return tensor.dtype == torch.float32 and bool(allowed.allow_tf32)
+
+
+def matched(inputs: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
+    """The activation and the output gradient, both in the precision the function computed in."""
+    for one, other in ((inputs, outputs), (outputs, inputs)):
+        if one.dtype in _HALF and other.dtype != one.dtype:
+            return inputs.to(one.dtype), outputs.to(one.dtype)
+    return inputs, outputs
+
+
+def choose_way(shape: Shape, factors: int) -> str:
+    """The cheapest way to the norms.
+
+    Args:
+        shape: of the product.
+        factors: bytes of both factors.
+    """
+    if shape.places == 1:
+        return "one place"
+    if 4 * shape.units * shape.rows * shape.columns <= factors:
+        return "written"
+    gram = 3 * shape.places * (shape.rows + shape.columns)
+    return "gram" if gram < 4 * shape.rows * shape.columns else "direct"
+
+
+def _shortened(factor: Tensor, units: int) -> tuple[Tensor, Tensor | None]:
+    """The factor in 16 bits, and what each unit's was divided by, a power of two."""
+    if factor.dtype in _HALF:
+        return factor, None
+    largest = factor.view(units, -1).abs().amax(1)
+    # The exponent's own bits: of 0 and of numbers that are not finite, a harmless one.
+    exponent = (largest.view(torch.int32) >> 23).clamp(32, 222) - 127 - _LARGEST_EXPONENT
+    up = ((127 - exponent) << 23).view(torch.float32)
+    short = (factor.view(units, -1) * up.view(-1, 1)).half().view(factor.shape)
+    return short, ((127 + exponent) << 23).view(torch.float32)
+
+
+@final
+@dataclass
+class Product(Piece):
+    """Gradients of a matrix or a two-dimensional kernel from their factors.
+
+    Attributes:
+        x: (n, height, width, channels) activations, 16-bit, contiguous.
+        g: (n, out height, out width, rows) output gradients of the same type.
+        geometry: kernel, stride, padding and dilation, two numbers each.
+        units: U; consecutive rows belong to one unit.
+        shape: of the parameter.
+        scale: what each unit's product is to be multiplied with; None for 1.
+        squares: squared norms, once known.
+        all_written: (U, rows, columns), if they were written.
+    """
+
+    x: Tensor
+    g: Tensor
+    geometry: list[int]
+    units: int
+    shape: tuple[int, ...]
+    scale: Tensor | None = None
+    squares: Tensor | None = None
+    all_written: Tensor | None = None
+    _one_place: bool = False
+
+    @classmethod
+    def of(
+        cls, x: Tensor, g: Tensor, geometry: list[int], units: int, shape: tuple[int, ...]
+    ) -> Product:
+        """From factors of any precision; norms are found at once."""
+        (x, by_x), (g, by_g) = _shortened(x.contiguous(), units), _shortened(g.contiguous(), units)
+        scale = None if by_x is None or by_g is None else by_x * by_g
+        made = cls(x, g, geometry, units, shape, scale)
+        made._find_norms()
+        return made
+
+    def _find_norms(self) -> None:
+        factors = (self.x, self.g, self.geometry, self.units)
+        sizes = products.shape_of(*factors)
+        way = choose_way(sizes, 2 * (self.x.numel() + self.g.numel()))
+        self._one_place = way == "one place"
+        if self._one_place:
+            norms = [row_norms(factor.flatten(1).float()) for factor in (self.x, self.g)]
+            squares = (norms[0] * norms[1]).square()
+        elif way == "written":
+            squares, self.all_written = products.written(*factors)
+            self.x = self.g = squares.new_empty(0)  # no longer needed
+        else:
+            find = products.gram_norms if way == "gram" else products.direct_norms
+            squares = find(*factors)
+        self.squares = squares if self.scale is None else (squares.sqrt() * self.scale).square()
+
+    def squared_norms(self) -> Tensor:
+        """As found."""
+        assert self.squares is not None
+        return self.squares
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        """Each unit's product, weighted when it is complete."""
+        scaled = weights.float() if self.scale is None else weights.float() * self.scale
+        if self.all_written is not None:
+            shaped = scaled.view(-1, 1, 1)
+            total = torch.where(shaped == 0, 0.0, shaped * self.all_written).sum(0)
+        elif self._one_place:
+            total = products.weighted_rows(self.x.flatten(1), self.g.flatten(1), scaled)
+        else:
+            total = products.weighted_sum(self.x, self.g, scaled, self.geometry, self.units)
+        return self._oriented(total)
+
+    def written(self) -> Tensor:
+        """(U, *shape) in float32."""
+        found = self.all_written
+        if found is None:
+            found = products.written(self.x, self.g, self.geometry, self.units)[1]
+        if self.scale is not None:
+            found = found * self.scale.view(-1, 1, 1)
+        return self._oriented(found)
+
+    def _oriented(self, matrices: Tensor) -> Tensor:
+        """(..., rows, taps x channels) as (..., *shape)."""
+        if len(self.shape) == 2:
+            return matrices
+        kernel = self.shape[2:]
+        return matrices.unflatten(-1, (*kernel, -1)).movedim(-1, -len(kernel) - 1)

@@ -1,0 +1,50 @@
+"""How each weight's norms are found: by kernels on a GPU, by torch's own functions elsewhere."""
+
+from __future__ import annotations
+
+from sfumato.learning.dp_sgd.gradients.convolution import Convolution
+from sfumato.learning.dp_sgd.gradients.pieces import Outer, Piece
+from sfumato.learning.dp_sgd.gradients.products import Product, by_kernels, matched
+
+__all__ = ["settle"]
+
+_MATRIX = [1, 1, 1, 1, 0, 0, 1, 1]
+
+
+def settle(piece: Piece) -> Piece:
+    """The same gradients, their norms found or the way to them decided."""
+    found: Piece | None = None
+    if isinstance(piece, Outer):
+        found = _matrix(piece)
+    elif isinstance(piece, Convolution):
+        found = _kernel(piece)
+    return piece.settle() if found is None else found
+
+
+def _matrix(piece: Outer) -> Piece | None:
+    """(U, T, features) factors as images one wide."""
+    if not piece.left.is_floating_point() or piece.transposed:
+        return None
+    x, g = matched(piece.right, piece.left)
+    if not (by_kernels(x) and by_kernels(g)):
+        return None
+    return Product.of(x.unsqueeze(2), g.unsqueeze(2), _MATRIX, len(x), tuple(piece.shape))
+
+
+def _kernel(piece: Convolution) -> Piece | None:
+    """Images channels last."""
+    geometry, dims = piece.geometry, len(piece.geometry.kernel)
+    if geometry.groups != 1 or dims > 2:
+        return None
+    x, g = matched(piece.inputs, piece.outputs)
+    if not (by_kernels(x, convolution=True) and by_kernels(g, convolution=True)):
+        return None
+    before = tuple(pair[0] for pair in geometry.padding)
+    lengths = (geometry.kernel, geometry.stride, before, geometry.dilation)
+    shape = (g.shape[1], x.shape[1], *geometry.kernel)
+    if dims == 1:
+        x, g = x.unsqueeze(3), g.unsqueeze(3)
+        fill = (1, 1, 0, 1)
+        lengths = tuple((*some, one) for some, one in zip(lengths, fill, strict=True))
+    flat = [n for pair in lengths for n in pair]
+    return Product.of(x.permute(0, 2, 3, 1), g.permute(0, 2, 3, 1), flat, piece.units, shape)

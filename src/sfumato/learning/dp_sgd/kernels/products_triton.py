@@ -1,0 +1,235 @@
+"""Triton kernels for per-example products of patches and output gradients.
+
+Imported only where Triton is. What each computes, and why it is safe to use, is said beside its
+twin in :mod:`~sfumato.learning.dp_sgd.kernels.products`.
+
+Memory. ``x`` is (examples, height, width, channels) and ``g`` (examples, out height, out width,
+rows), both contiguous. A column of a patch is a tap and a channel, taps first. Position t of a unit
+runs over its copies, then over the output's places; gradients are read as they lie, patches are
+gathered: no unfolded tensor exists.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+__all__ = ["direct", "gram", "weighted", "weighted_rows"]
+
+
+@triton.jit
+def _patches(
+    x, unit, t, columns, t_mask,
+    T: tl.constexpr, PLACES: tl.constexpr, OUT_W: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, COLUMNS: tl.constexpr,
+    KW: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr,
+    DH: tl.constexpr, DW: tl.constexpr, PLAIN: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    """[places, columns] of one unit's patches; 0 in the padding and outside."""
+    if PLAIN:  # a matrix product: a place is a row of x
+        at = x + unit * (T * C)
+        where = at + t[:, None] * C + columns[None, :]
+        if EVEN:
+            return tl.load(where)
+        return tl.load(where, mask=t_mask[:, None] & (columns < COLUMNS)[None, :], other=0.0)
+    else:
+        at = x + unit * ((T // PLACES) * H * W * C)
+        copy = t // PLACES
+        place = t % PLACES
+        top = (place // OUT_W) * SH - PH
+        left = (place % OUT_W) * SW - PW
+        tap = columns // C
+        down = (tap // KW) * DH
+        along = (tap % KW) * DW
+        channel = columns % C
+        start = (copy * H + top) * W + left
+        step = (down * W + along) * C + channel
+        i = top[:, None] + down[None, :]
+        j = left[:, None] + along[None, :]
+        inside = (i >= 0) & (i < H) & (j >= 0) & (j < W)
+        if not EVEN:
+            inside &= t_mask[:, None] & (columns < COLUMNS)[None, :]
+        return tl.load(at + (start * C)[:, None] + step[None, :], mask=inside, other=0.0)
+
+
+@triton.jit
+def _gradients(
+    g, unit, t, rows, t_mask, T: tl.constexpr, R: tl.constexpr, EVEN: tl.constexpr
+):  # fmt: skip
+    """[places, rows] of one unit's output gradients."""
+    where = g + unit * (T * R) + t[:, None] * R + rows[None, :]
+    if EVEN:
+        return tl.load(where)
+    return tl.load(where, mask=t_mask[:, None] & (rows < R)[None, :], other=0.0)
+
+
+@triton.jit
+def direct(
+    x, g, squares, written,
+    T: tl.constexpr, PLACES: tl.constexpr, OUT_W: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, R: tl.constexpr, COLUMNS: tl.constexpr,
+    KW: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr,
+    DH: tl.constexpr, DW: tl.constexpr, PLAIN: tl.constexpr,
+    WRITE: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr, BT: tl.constexpr,
+):  # fmt: skip
+    """A tile of one unit's gradient in registers: its sum of squares, and the tile if asked for."""
+    tall: tl.constexpr = (R + BR - 1) // BR
+    wide: tl.constexpr = (COLUMNS + BC - 1) // BC
+    program = tl.program_id(0)
+    unit = (program // (tall * wide)).to(tl.int64)
+    tile = program % (tall * wide)
+    rows = (tile // wide) * BR + tl.arange(0, BR)
+    columns = (tile % wide) * BC + tl.arange(0, BC)
+    even_g: tl.constexpr = T % BT == 0 and R % BR == 0
+    even_x: tl.constexpr = T % BT == 0 and COLUMNS % BC == 0
+    total = tl.zeros((BR, BC), dtype=tl.float32)
+    for first in range(0, T, BT):
+        t = first + tl.arange(0, BT)
+        left = _gradients(g, unit, t, rows, t < T, T, R, even_g)
+        right = _patches(
+            x, unit, t, columns, t < T, T, PLACES, OUT_W, H, W, C, COLUMNS, KW, SH, SW, PH, PW,
+            DH, DW, PLAIN, even_x,
+        )  # fmt: skip
+        total = tl.dot(tl.trans(left), right, total, input_precision="ieee")
+    tl.store(squares + program, tl.sum(total * total))
+    if WRITE:
+        where = written + unit * (R * COLUMNS) + rows[:, None] * COLUMNS + columns[None, :]
+        tl.store(where, total, mask=(rows < R)[:, None] & (columns < COLUMNS)[None, :])
+
+
+@triton.jit
+def weighted(
+    x, g, weights, parts, units, per_part,
+    T: tl.constexpr, PLACES: tl.constexpr, OUT_W: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, R: tl.constexpr, COLUMNS: tl.constexpr,
+    KW: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr,
+    DH: tl.constexpr, DW: tl.constexpr, PLAIN: tl.constexpr,
+    BR: tl.constexpr, BC: tl.constexpr, BT: tl.constexpr,
+):  # fmt: skip
+    """A tile of the weighted sum over some units; each product is weighted after it is formed."""
+    tall: tl.constexpr = (R + BR - 1) // BR
+    wide: tl.constexpr = (COLUMNS + BC - 1) // BC
+    blocks: tl.constexpr = (T + BT - 1) // BT
+    program = tl.program_id(0)
+    part = program // (tall * wide)
+    tile = program % (tall * wide)
+    rows = (tile // wide) * BR + tl.arange(0, BR)
+    columns = (tile % wide) * BC + tl.arange(0, BC)
+    even_g: tl.constexpr = T % BT == 0 and R % BR == 0
+    even_x: tl.constexpr = T % BT == 0 and COLUMNS % BC == 0
+    total = tl.zeros((BR, BC), dtype=tl.float32)
+    begin = part * per_part
+    many = tl.minimum(per_part, units - begin)
+    product = tl.zeros((BR, BC), dtype=tl.float32)
+    for step in range(many * blocks):
+        unit = (begin + step // blocks).to(tl.int64)
+        t = (step % blocks) * BT + tl.arange(0, BT)
+        weight = tl.load(weights + unit)
+        left = _gradients(g, unit, t, rows, t < T, T, R, even_g)
+        right = _patches(
+            x, unit, t, columns, t < T, T, PLACES, OUT_W, H, W, C, COLUMNS, KW, SH, SW, PH, PW,
+            DH, DW, PLAIN, even_x,
+        )  # fmt: skip
+        if blocks == 1:
+            product = tl.dot(tl.trans(left), right, input_precision="ieee")
+            total += tl.where(weight != 0.0, weight * product, 0.0)
+        else:
+            product = tl.dot(tl.trans(left), right, product, input_precision="ieee")
+            if step % blocks == blocks - 1:
+                total += tl.where(weight != 0.0, weight * product, 0.0)
+                product = tl.zeros((BR, BC), dtype=tl.float32)
+    where = parts + part.to(tl.int64) * (R * COLUMNS) + rows[:, None] * COLUMNS + columns[None, :]
+    tl.store(where, total, mask=(rows < R)[:, None] & (columns < COLUMNS)[None, :])
+
+
+@triton.jit
+def weighted_rows(
+    x, g, weights, parts, units, per_part,
+    C: tl.constexpr, R: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr, BT: tl.constexpr,
+):  # fmt: skip
+    """As :func:`weighted`, for one place a unit: units are the places, their gradients weighted.
+
+    A weighted gradient is kept in two numbers of the factors' type, the second what the first
+    leaves: seventeen bits at least.
+    """
+    tall: tl.constexpr = (R + BR - 1) // BR
+    wide: tl.constexpr = (C + BC - 1) // BC
+    program = tl.program_id(0)
+    part = program // (tall * wide)
+    tile = program % (tall * wide)
+    rows = (tile // wide) * BR + tl.arange(0, BR)
+    columns = (tile % wide) * BC + tl.arange(0, BC)
+    total = tl.zeros((BR, BC), dtype=tl.float32)
+    begin = part * per_part
+    end = tl.minimum(begin + per_part, units)
+    for first in range(0, per_part, BT):
+        t = (begin + first + tl.arange(0, BT)).to(tl.int64)
+        weight = tl.load(weights + t, mask=t < end, other=0.0)
+        used = weight != 0.0
+        held_g = used[:, None] & (rows < R)[None, :]
+        held_x = used[:, None] & (columns < C)[None, :]
+        left = tl.load(g + t[:, None] * R + rows[None, :], mask=held_g, other=0.0)
+        right = tl.load(x + t[:, None] * C + columns[None, :], mask=held_x, other=0.0)
+        exact = left.to(tl.float32) * weight[:, None]
+        high = exact.to(left.dtype)
+        low = (exact - high.to(tl.float32)).to(left.dtype)
+        total = tl.dot(tl.trans(high), right, total, input_precision="ieee")
+        total = tl.dot(tl.trans(low), right, total, input_precision="ieee")
+    where = parts + part.to(tl.int64) * (R * C) + rows[:, None] * C + columns[None, :]
+    tl.store(where, total, mask=(rows < R)[:, None] & (columns < C)[None, :])
+
+
+@triton.jit
+def gram(
+    x, g, totals, lengths,
+    T: tl.constexpr, PLACES: tl.constexpr, OUT_W: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, R: tl.constexpr, COLUMNS: tl.constexpr,
+    KW: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr,
+    DH: tl.constexpr, DW: tl.constexpr, PLAIN: tl.constexpr,
+    TINY_X: tl.constexpr, TINY_G: tl.constexpr, BT: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """A tile of both Gram matrices in registers: the sum of their product.
+
+    On the diagonal also the lengths that the rounding bound needs.
+    """
+    blocks: tl.constexpr = (T + BT - 1) // BT
+    pairs: tl.constexpr = blocks * (blocks + 1) // 2
+    program = tl.program_id(0)
+    unit = (program // pairs).to(tl.int64)
+    pair = program % pairs
+    i = 0
+    for row in range(1, blocks):  # pairs in rows: (0,0), (1,0), (1,1), (2,0) ...
+        i += (pair >= row * (row + 1) // 2).to(tl.int32)
+    j = pair - i * (i + 1) // 2
+    t = i * BT + tl.arange(0, BT)
+    s = j * BT + tl.arange(0, BT)
+    even_t: tl.constexpr = T % BT == 0
+    xx = tl.zeros((BT, BT), dtype=tl.float32)
+    for first in range(0, COLUMNS, BK):
+        columns = first + tl.arange(0, BK)
+        one = _patches(
+            x, unit, t, columns, t < T, T, PLACES, OUT_W, H, W, C, COLUMNS, KW, SH, SW, PH, PW,
+            DH, DW, PLAIN, even_t and COLUMNS % BK == 0,
+        )  # fmt: skip
+        two = _patches(
+            x, unit, s, columns, s < T, T, PLACES, OUT_W, H, W, C, COLUMNS, KW, SH, SW, PH, PW,
+            DH, DW, PLAIN, even_t and COLUMNS % BK == 0,
+        )  # fmt: skip
+        xx = tl.dot(one, tl.trans(two), xx, input_precision="ieee")
+    gg = tl.zeros((BT, BT), dtype=tl.float32)
+    for first in range(0, R, BK):
+        rows = first + tl.arange(0, BK)
+        one = _gradients(g, unit, t, rows, t < T, T, R, even_t and R % BK == 0)
+        two = _gradients(g, unit, s, rows, s < T, T, R, even_t and R % BK == 0)
+        gg = tl.dot(one, tl.trans(two), gg, input_precision="ieee")
+    once = tl.sum(xx * gg)
+    tl.store(totals + program, tl.where(i == j, once, 2.0 * once))
+    if i == j:
+        diagonal = tl.arange(0, BT)[:, None] == tl.arange(0, BT)[None, :]
+        held = t < T
+        len_x = tl.sqrt(tl.sum(tl.where(diagonal, xx, 0.0), axis=1) + TINY_X)
+        len_g = tl.sqrt(tl.sum(tl.where(diagonal, gg, 0.0), axis=1) + TINY_G)
+        at = lengths + (unit * blocks + i) * 3
+        tl.store(at, tl.sum(tl.where(held, len_x * len_g, 0.0)))
+        tl.store(at + 1, tl.sum(tl.where(held, len_x, 0.0)))
+        tl.store(at + 2, tl.sum(tl.where(held, len_g, 0.0)))

@@ -1,0 +1,241 @@
+"""The operators against autograd, their kernels against their twins, and the rounding bound."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from sfumato.learning.dp_sgd.clipping import ROUNDING, Flat
+from sfumato.learning.dp_sgd.gradients import settling
+from sfumato.learning.dp_sgd.gradients.products import Product, choose_way
+from sfumato.learning.dp_sgd.gradients.tape import Tape
+from sfumato.learning.dp_sgd.kernels import products
+from sfumato.learning.dp_sgd.kernels.products import Shape
+
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+HALVES = [torch.bfloat16, torch.float16]
+MATRIX = [1, 1, 1, 1, 0, 0, 1, 1]
+
+
+def lengths(length, kernel, stride, padding, dilation):
+    return (length + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+
+
+def factors(n, h, w, c, r, geometry, dtype, device="cpu", seed=0):
+    kh, kw, sh, sw, ph, pw, dh, dw = geometry
+    torch.manual_seed(seed)
+    out = lengths(h, kh, sh, ph, dh), lengths(w, kw, sw, pw, dw)
+    x = torch.randn(n, h, w, c, device=device)
+    g = torch.randn(n, *out, r, device=device)
+    return x.to(dtype), g.to(dtype)
+
+
+def by_autograd(x, g, geometry, units):
+    """(U, rows, columns) in float64: the gradient of a convolution's kernel, unit by unit."""
+    kh, kw, sh, sw, ph, pw, dh, dw = geometry
+    kernel = torch.zeros(g.shape[3], x.shape[3], kh, kw, dtype=torch.float64, requires_grad=True)
+    found = []
+    for one, two in zip(x.double().cpu().chunk(units), g.double().cpu().chunk(units), strict=True):
+        y = F.conv2d(one.permute(0, 3, 1, 2), kernel, None, (sh, sw), (ph, pw), (dh, dw))
+        (grad,) = torch.autograd.grad((y * two.permute(0, 3, 1, 2)).sum(), kernel)
+        found.append(grad.permute(0, 2, 3, 1).reshape(g.shape[3], -1))
+    return torch.stack(found)
+
+
+GEOMETRIES = [
+    MATRIX,
+    [3, 3, 1, 1, 1, 1, 1, 1],
+    [3, 2, 2, 1, 1, 0, 1, 2],
+    [1, 1, 2, 2, 0, 0, 1, 1],
+    [5, 3, 1, 2, 0, 2, 2, 1],
+]
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
+@pytest.mark.parametrize("dtype", [*HALVES, torch.float32])
+def test_twins_are_autograds_gradients(geometry, dtype):
+    x, g = factors(6, 11, 9, 3, 5, geometry, dtype)
+    for units in (6, 3):
+        exact = by_autograd(x, g, geometry, units)
+        norms, every = products.written(x, g, geometry, units)
+        weights = torch.rand(units)
+        weighted = products.weighted_sum(x, g, weights, geometry, units)
+        squares = exact.square().sum((1, 2))
+        assert torch.allclose(every.double(), exact, rtol=1e-4, atol=1e-4)
+        for found in (norms, products.direct_norms(x, g, geometry, units)):
+            assert torch.allclose(found.double(), squares, rtol=1e-5)
+        gram = products.gram_norms(x, g, geometry, units).double()
+        assert (gram >= squares).all()
+        assert torch.allclose(gram, squares, rtol=1e-3)
+        assert torch.allclose(
+            weighted.double(), torch.tensordot(weights.double(), exact, 1), rtol=1e-4, atol=1e-4
+        )
+
+
+def test_a_unit_of_weight_0_contributes_nothing_whatever_its_numbers():
+    x, g = factors(3, 4, 1, 5, 6, MATRIX, torch.bfloat16)
+    clean = products.weighted_sum(x, g, torch.tensor([1.0, 0.0, 2.0]), MATRIX, 3)
+    x[1], g[1] = math.inf, math.nan
+    dirty = products.weighted_sum(x, g, torch.tensor([1.0, 0.0, 2.0]), MATRIX, 3)
+    assert torch.equal(clean, dirty)
+    rows = products.weighted_rows(x[:, 0, 0], g[:, 0, 0], torch.tensor([1.0, 0.0, 2.0]))
+    assert rows.isfinite().all()
+    assert products.direct_norms(x, g, MATRIX, 3).isnan().tolist() == [False, True, False]
+
+
+@on_gpu
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
+@pytest.mark.parametrize(("c", "r"), [(1, 1), (3, 16), (16, 10), (33, 70), (64, 64), (130, 129)])
+def test_kernels_are_their_twins(dtype, geometry, c, r):
+    for n, units, side in ((4, 4, 9), (6, 3, 13), (5, 5, 32)):
+        x, g = factors(n, side, side - 1, c, r, geometry, dtype, "cuda")
+        cpu = x.cpu(), g.cpu()
+        weights = torch.rand(units)
+        weights[0] = 0
+        norms, every = products.written(x, g, geometry, units)
+        expected_norms, expected = products.written(*cpu, geometry, units)
+        near(every, expected)
+        near(norms, expected_norms)
+        near(products.direct_norms(x, g, geometry, units), expected_norms)
+        near(products.gram_norms(x, g, geometry, units), expected_norms, 1e-3)
+        assert (products.gram_norms(x, g, geometry, units).cpu() >= expected_norms * 0.99999).all()
+        near(
+            products.weighted_sum(x, g, weights.cuda(), geometry, units),
+            products.weighted_sum(*cpu, weights, geometry, units),
+        )
+
+
+@on_gpu
+@pytest.mark.parametrize("dtype", HALVES)
+def test_kernels_of_single_places_are_their_twins(dtype):
+    for units, c, r in itertools.product((1, 7, 64, 200), (1, 17, 128, 300), (3, 64, 130)):
+        torch.manual_seed(1)
+        x, g = torch.randn(units, c).to(dtype), torch.randn(units, r).to(dtype)
+        weights = torch.rand(units) + 0.1
+        weights[-1] = 0
+        g[-1] = math.nan
+        near(
+            products.weighted_rows(x.cuda(), g.cuda(), weights.cuda()),
+            products.weighted_rows(x, g, weights),
+        )
+
+
+def near(found, expected, tolerance=1e-5):
+    error = (found.cpu().double() - expected.double()).norm()
+    assert error <= tolerance * expected.double().norm() + 1e-30
+
+
+# --- the piece ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def everywhere(monkeypatch):
+    """Kernels' twins take over on a CPU, too."""
+
+    def usable(tensor, convolution=False):
+        return tensor.numel() > 0
+
+    monkeypatch.setattr(settling, "by_kernels", usable)
+
+
+def networks():
+    nn = torch.nn
+    yield (
+        nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, stride=2, padding=1),
+            nn.Flatten(), nn.Linear(8 * 16, 10),
+        ), (3, 8, 8),
+    )  # fmt: skip
+    yield (
+        nn.Sequential(
+            nn.Conv1d(3, 8, 5, padding=2), nn.ReLU(), nn.Conv1d(8, 4, 3, stride=2, dilation=2),
+            nn.Flatten(), nn.Linear(4 * 6, 10),
+        ), (3, 16),
+    )  # fmt: skip
+    yield (
+        nn.Sequential(
+            nn.Linear(5, 6), nn.ReLU(), nn.Unflatten(1, (1, 12)),
+            nn.ConvTranspose2d(1, 2, 3, stride=2), nn.Flatten(), nn.Linear(2 * 25 * 13, 10),
+        ), (12, 5),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("which", range(3))
+@pytest.mark.parametrize("copies", [1, 2])
+def test_a_networks_gradients(everywhere, which, copies):
+    torch.manual_seed(which)
+    model, shape = list(networks())[which]
+    units = 11
+    rows = units * copies
+    x, y = torch.randn(rows, *shape), torch.randint(10, (rows,))
+    tape = Tape(dict(model.named_parameters()))
+    with tape.recording(rows, units, True):
+        losses = F.cross_entropy(model(x), y, reduction="none")
+    pieces = tape.gradients(losses.sum()).pieces
+    assert sum(isinstance(p, Product) for p in pieces.values()) == 3
+    weights = torch.rand(units)
+    for name, p in model.named_parameters():
+        exact = torch.stack([
+            torch.autograd.grad(F.cross_entropy(model(one), two, reduction="sum"), p)[0]
+            for one, two in zip(x.chunk(units), y.chunk(units), strict=True)
+        ])  # fmt: skip
+        piece = pieces[name]
+        near(piece.squared_norms(), exact.detach().flatten(1).square().sum(1), 2e-3)
+        near(piece.weighted_sum(weights), torch.tensordot(weights, exact, 1), 2e-3)
+        near(piece.written(), exact, 2e-3)
+        # Norms and sums speak of the same, shortened vectors.
+        near(piece.squared_norms(), piece.written().flatten(1).square().sum(1), 1e-4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    exponent=st.integers(-60, 60),
+    seed=st.integers(0, 10**6),
+    places=st.integers(1, 9),
+    cancelling=st.booleans(),
+)
+def test_no_contribution_is_longer_than_the_clip_norm(exponent, seed, places, cancelling):
+    """Float32 factors of any size, also where places cancel but for a remainder."""
+    torch.manual_seed(seed)
+    x = torch.randn(3, places, 1, 6)
+    g = torch.randn(3, places, 1, 5)
+    if cancelling and places > 1:
+        x[:, 1:2], g[:, 1:2] = x[:, :1], -g[:, :1] * (1 + 2**-9)
+    piece = Product.of(x * 2.0**exponent, g, MATRIX, 3, (5, 6))
+    norms = piece.squared_norms().sqrt().view(-1, 1)
+    scales = Flat(1.0).scales(norms, (1.0,), ROUNDING["float32"])[:, 0]
+    for unit in range(3):
+        alone = torch.zeros(3)
+        alone[unit] = scales[unit]
+        assert float(piece.weighted_sum(alone).double().norm()) <= 1.0
+
+
+def test_a_unit_that_is_not_finite_stays_so_and_spoils_no_other():
+    x, g = torch.randn(3, 4, 1, 6), torch.randn(3, 4, 1, 5)
+    x[0, 1, 0, 2], g[2, 0, 0, 0] = math.inf, math.nan
+    piece = Product.of(x, g, MATRIX, 3, (5, 6))
+    assert piece.squared_norms().isfinite().tolist() == [False, True, False]
+    total = piece.weighted_sum(torch.tensor([0.0, 1.0, 0.0]))
+    near(total, g[1, :, 0].T @ x[1, :, 0], 2e-3)
+
+
+@pytest.mark.parametrize(
+    ("shape", "way"),
+    [
+        (Shape(512, 1024, 64, 576), "written"),  # early convolutions: long images, few weights
+        (Shape(512, 256, 128, 1152), "direct"),
+        (Shape(512, 64, 256, 2304), "gram"),  # late ones
+        (Shape(32, 256, 3072, 768), "gram"),
+        (Shape(8, 1024, 2304, 768), "direct"),
+        (Shape(512, 1, 10, 256), "one place"),
+    ],
+)
+def test_the_way_follows_from_sizes(shape, way):
+    units, places, rows, columns = shape
+    inputs = columns if columns % 9 else columns // 9
+    assert choose_way(shape, 2 * units * places * (rows + inputs)) == way
