@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from sfumato.core import validation
+from sfumato.learning.dp_sgd.gradients.standardised import standardised_conv2d
 from sfumato.learning.models.parts import image
 
 __all__ = ["StandardizedConv", "wrn"]
@@ -57,17 +57,14 @@ class StandardizedConv(nn.Module):
     def __init__(self, before: int, after: int, side: int, stride: int = 1) -> None:
         super().__init__()
         self.stride, self.padding = stride, side // 2
-        self.fan_in = before * side * side
-        weight = torch.randn(after, before, side, side) * self.fan_in**-0.5
+        weight = torch.randn(after, before, side, side) * (before * side * side) ** -0.5
         self.weight = nn.Parameter(weight)
         self.gain = nn.Parameter(torch.ones(after))
         self.bias = nn.Parameter(torch.zeros(after))
 
     def forward(self, x: Tensor) -> Tensor:
         """The convolution."""
-        variance, mean = torch.var_mean(self.weight, (1, 2, 3), correction=0, keepdim=True)
-        scale = (variance * self.fan_in).clamp(min=1e-4).rsqrt() * self.gain.view(-1, 1, 1, 1)
-        return F.conv2d(x, (self.weight - mean) * scale, self.bias, self.stride, self.padding)
+        return standardised_conv2d(x, self.weight, self.gain, self.bias, self.stride, self.padding)
 
 
 class _Block(nn.Module):

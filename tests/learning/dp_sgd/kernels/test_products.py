@@ -206,7 +206,7 @@ def test_no_contribution_is_longer_than_the_clip_norm(exponent, seed, places, ca
     g = torch.randn(3, places, 1, 5)
     if cancelling and places > 1:
         x[:, 1:2], g[:, 1:2] = x[:, :1], -g[:, :1] * (1 + 2**-9)
-    piece = Product.of(x * 2.0**exponent, g, MATRIX, 3, (5, 6))
+    piece = Product.of(x * 2.0**exponent, g, MATRIX, 3, (5, 6)).settle()
     norms = piece.squared_norms().sqrt().view(-1, 1)
     scales = Flat(1.0).scales(norms, (1.0,), ROUNDING["float32"])[:, 0]
     for unit in range(3):
@@ -218,7 +218,7 @@ def test_no_contribution_is_longer_than_the_clip_norm(exponent, seed, places, ca
 def test_a_unit_that_is_not_finite_stays_so_and_spoils_no_other():
     x, g = torch.randn(3, 4, 1, 6), torch.randn(3, 4, 1, 5)
     x[0, 1, 0, 2], g[2, 0, 0, 0] = math.inf, math.nan
-    piece = Product.of(x, g, MATRIX, 3, (5, 6))
+    piece = Product.of(x, g, MATRIX, 3, (5, 6)).settle()
     assert piece.squared_norms().isfinite().tolist() == [False, True, False]
     total = piece.weighted_sum(torch.tensor([0.0, 1.0, 0.0]))
     near(total, g[1, :, 0].T @ x[1, :, 0], 2e-3)

@@ -112,12 +112,16 @@ class Product(Piece):
     def of(
         cls, x: Tensor, g: Tensor, geometry: list[int], units: int, shape: tuple[int, ...]
     ) -> Product:
-        """From factors of any precision; norms are found at once."""
+        """From factors of any precision."""
         (x, by_x), (g, by_g) = _shortened(x.contiguous(), units), _shortened(g.contiguous(), units)
         scale = None if by_x is None or by_g is None else by_x * by_g
-        made = cls(x, g, geometry, units, shape, scale)
-        made._find_norms()
-        return made
+        return cls(x, g, geometry, units, shape, scale)
+
+    def settle(self) -> Piece:
+        """Finds the norms, and lets go of the factors if all gradients are written."""
+        if self.squares is None:
+            self._find_norms()
+        return self
 
     def _find_norms(self) -> None:
         factors = (self.x, self.g, self.geometry, self.units)

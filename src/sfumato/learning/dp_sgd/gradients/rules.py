@@ -15,6 +15,12 @@ from torch.nn import functional as F
 
 from sfumato.learning.dp_sgd.gradients.convolution import Convolution, Geometry, resolve_padding
 from sfumato.learning.dp_sgd.gradients.pieces import Direct, Outer, Piece, exact
+from sfumato.learning.dp_sgd.gradients.settling import as_factors
+from sfumato.learning.dp_sgd.gradients.standardised import (
+    StandardisedKernel,
+    standardised_conv2d,
+    standardised_kernel,
+)
 from sfumato.learning.dp_sgd.gradients.uses import NotCovered, Use
 
 __all__ = ["RULES", "reduce_to"]
@@ -159,6 +165,34 @@ def _(
 ) -> None:
     geometry = _geometry(weight, stride, padding, dilation, groups)
     _kernel(use, weight, input, geometry, swap=False)
+    _bias(use, bias)
+
+
+@rule(standardised_conv2d)
+def _(
+    use: Use,
+    input: Tensor,
+    weight: Tensor,
+    gain: Tensor,
+    bias: Tensor | None,
+    stride: int,
+    padding: int,
+) -> None:
+    if use.layout.dim != 0 or use.tracks(input):
+        raise NotCovered("a convolution needs its batch as the first dimension")
+    needed = weight if use.tracks(weight) else gain
+    x, geometry = _kept_for(use, needed, input), _geometry(weight, stride, padding, 1, 1)
+    made: list[StandardisedKernel] = []
+
+    def kernel(grad: Tensor) -> StandardisedKernel:
+        if not made:  # weights and gains share it
+            rows = use.rows_as_they_are(x), use.rows_as_they_are(grad)
+            source = as_factors(Convolution(*rows, use.units, geometry))
+            made.append(standardised_kernel(source, weight, gain))
+        return made[0]
+
+    use.give(weight, kernel)
+    use.give(gain, lambda grad: kernel(grad).of_gains())
     _bias(use, bias)
 
 

@@ -6,19 +6,23 @@ from sfumato.learning.dp_sgd.gradients.convolution import Convolution
 from sfumato.learning.dp_sgd.gradients.pieces import Outer, Piece
 from sfumato.learning.dp_sgd.gradients.products import Product, by_kernels, matched
 
-__all__ = ["settle"]
+__all__ = ["as_factors", "settle"]
 
 _MATRIX = [1, 1, 1, 1, 0, 0, 1, 1]
 
 
 def settle(piece: Piece) -> Piece:
     """The same gradients, their norms found or the way to them decided."""
-    found: Piece | None = None
+    return as_factors(piece).settle()
+
+
+def as_factors(piece: Piece) -> Piece:
+    """The same gradients as factors for kernels, where these can be used."""
     if isinstance(piece, Outer):
-        found = _matrix(piece)
-    elif isinstance(piece, Convolution):
-        found = _kernel(piece)
-    return piece.settle() if found is None else found
+        return _matrix(piece) or piece
+    if isinstance(piece, Convolution):
+        return _kernel(piece) or piece
+    return piece
 
 
 def _matrix(piece: Outer) -> Piece | None:

@@ -4,12 +4,13 @@ The gradient of a matrix or of a convolution's kernel, for one unit, is a produc
 
     G_u = sum over places t of g_t x_t^T,    g_t: output gradient (rows), x_t: patch (columns)
 
-Five operators, each one Triton kernel on a GPU and plain PyTorch elsewhere (its twin):
+Six operators, each one Triton kernel on a GPU and plain PyTorch elsewhere (its twin):
 
 ======================  ==========================================================================
 :func:`direct_norms`    |G_u|^2, G_u formed tile by tile in registers and never written
 :func:`written`         the same, and G_u for all units
 :func:`gram_norms`      |G_u|^2 = sum_{t,s} (g_t . g_s)(x_t . x_s), with a bound of its rounding
+:func:`row_facts`       of each row of G_u its squares, its sum, and its product with a direction
 :func:`weighted_sum`    sum_u w_u G_u, each unit's product formed first and weighted afterwards
 :func:`weighted_rows`   the same for units of one place, G_u = g x^T: w_u g is formed first
 ======================  ==========================================================================
@@ -40,6 +41,7 @@ __all__ = [
     "Shape",
     "direct_norms",
     "gram_norms",
+    "row_facts",
     "shape_of",
     "triton_is_here",
     "weighted_rows",
@@ -115,6 +117,17 @@ def _product_sum(x: Tensor, g: Tensor, weights: Tensor, geometry: list[int], uni
     return torch.where(shaped == 0, 0.0, shaped * all_written).sum(0)
 
 
+@_operator("product_row_facts")
+def _product_row_facts(
+    x: Tensor, g: Tensor, directions: Tensor, geometry: list[int], units: int
+) -> Tensor:
+    if _by_kernel(x):
+        return _launch_row_facts(x, g, directions, geometry, units)
+    every = _written_twin(x, g, geometry, units)
+    facts = every.square(), every, every * directions
+    return torch.stack([fact.sum(2) for fact in facts], 2)
+
+
 @_operator("product_rows")
 def _product_rows(x: Tensor, g: Tensor, weights: Tensor) -> Tensor:
     if _by_kernel(x):
@@ -168,6 +181,19 @@ def weighted_sum(
 ) -> Tensor:
     """(rows, columns) in float32: the sum over units of weight times product."""
     return _product_sum(x, g, weights.float(), geometry, units)
+
+
+def row_facts(x: Tensor, g: Tensor, directions: Tensor, geometry: list[int], units: int) -> Tensor:
+    """(units, rows, 3): each row's sum of squares, sum, and product with its direction.
+
+    Args:
+        x: as for :func:`direct_norms`.
+        g: as for :func:`direct_norms`.
+        directions: (rows, columns) in float32, contiguous.
+        geometry: as for :func:`direct_norms`.
+        units: U.
+    """
+    return _product_row_facts(x, g, directions, geometry, units)
 
 
 def weighted_rows(x: Tensor, g: Tensor, weights: Tensor) -> Tensor:
@@ -246,6 +272,21 @@ def _launch_direct(
         WRITE=write, **blocks,
     )  # fmt: skip
     return squares.sum(1), out
+
+
+def _launch_row_facts(
+    x: Tensor, g: Tensor, directions: Tensor, geometry: list[int], units: int
+) -> Tensor:
+    from sfumato.learning.dp_sgd.kernels.products_triton import row_facts
+
+    shape = shape_of(x, g, geometry, units)
+    blocks = direct_blocks(shape)
+    tall, wide = -(-shape.rows // blocks["BR"]), -(-shape.columns // blocks["BC"])
+    facts = torch.empty((units, wide, shape.rows, 3), dtype=torch.float32, device=x.device)
+    torch.library.wrap_triton(row_facts)[(units * tall * wide,)](
+        x, g, directions, facts, **_constants(x, g, geometry, shape), **blocks
+    )
+    return facts.sum(1)
 
 
 def _launch_weighted(

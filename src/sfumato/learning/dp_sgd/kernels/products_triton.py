@@ -14,7 +14,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["direct", "gram", "weighted", "weighted_rows"]
+__all__ = ["direct", "gram", "row_facts", "weighted", "weighted_rows"]
 
 
 @triton.jit
@@ -95,6 +95,44 @@ def direct(
     if WRITE:
         where = written + unit * (R * COLUMNS) + rows[:, None] * COLUMNS + columns[None, :]
         tl.store(where, total, mask=(rows < R)[:, None] & (columns < COLUMNS)[None, :])
+
+
+@triton.jit
+def row_facts(
+    x, g, directions, facts,
+    T: tl.constexpr, PLACES: tl.constexpr, OUT_W: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, R: tl.constexpr, COLUMNS: tl.constexpr,
+    KW: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr,
+    DH: tl.constexpr, DW: tl.constexpr, PLAIN: tl.constexpr,
+    BR: tl.constexpr, BC: tl.constexpr, BT: tl.constexpr,
+):  # fmt: skip
+    """Of a tile in registers: each row's squares, sum, and product with a direction."""
+    tall: tl.constexpr = (R + BR - 1) // BR
+    wide: tl.constexpr = (COLUMNS + BC - 1) // BC
+    program = tl.program_id(0)
+    unit = (program // (tall * wide)).to(tl.int64)
+    tile = program % (tall * wide)
+    rows = (tile // wide) * BR + tl.arange(0, BR)
+    columns = (tile % wide) * BC + tl.arange(0, BC)
+    even_g: tl.constexpr = T % BT == 0 and R % BR == 0
+    even_x: tl.constexpr = T % BT == 0 and COLUMNS % BC == 0
+    total = tl.zeros((BR, BC), dtype=tl.float32)
+    for first in range(0, T, BT):
+        t = first + tl.arange(0, BT)
+        left = _gradients(g, unit, t, rows, t < T, T, R, even_g)
+        right = _patches(
+            x, unit, t, columns, t < T, T, PLACES, OUT_W, H, W, C, COLUMNS, KW, SH, SW, PH, PW,
+            DH, DW, PLAIN, even_x,
+        )  # fmt: skip
+        total = tl.dot(tl.trans(left), right, total, input_precision="ieee")
+    held = (rows < R)[:, None] & (columns < COLUMNS)[None, :]
+    along = tl.load(
+        directions + rows[:, None] * COLUMNS + columns[None, :], mask=held, other=0.0
+    )  # fmt: skip
+    at = facts + ((unit * wide + tile % wide) * R + rows) * 3
+    tl.store(at, tl.sum(total * total, axis=1), mask=rows < R)
+    tl.store(at + 1, tl.sum(total, axis=1), mask=rows < R)
+    tl.store(at + 2, tl.sum(total * along, axis=1), mask=rows < R)
 
 
 @triton.jit
