@@ -129,6 +129,7 @@ class Sfumato(Engine):
         self.recorder = Recorder(self.model, Tape(trained))
         source = own_noise(noise, trained)
         self.noisy = NoisyStep(plan, trained, self.optimizer, None, source, 1.0)
+        self.noisy.watched = False  # as in a run without a progress bar
         self.attached = self.recorder.attached()
         self.attached.__enter__()
         x, y = setting.task.batch(11, setting.device)
@@ -136,6 +137,7 @@ class Sfumato(Engine):
         self.recorder.tape.gradients(self.loss(self.model, x, y).sum())
         if compiled:
             self.noisy.compile(self.model, self.loss, self.recorder.tape)
+            self.noisy.compiled._capacity = rows
         self.weights = np.ones(rows)
         self.part = Part(0, np.arange(rows), self.weights, rows, last=True)
 

@@ -9,7 +9,7 @@ of the additions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,7 +19,14 @@ from sfumato.learning.dp_sgd.clipping import ROUNDING, Adaptive, Clipping
 from sfumato.learning.dp_sgd.gradients.pieces import exact_type
 from sfumato.learning.dp_sgd.gradients.tape import Gradients
 
-__all__ = ["ClippedSum", "LotFacts", "clip_and_sum", "group_norms", "views_like"]
+__all__ = [
+    "ClippedSum",
+    "LotFacts",
+    "clip_and_sum",
+    "fills_its_memory",
+    "group_norms",
+    "in_one_piece",
+]
 
 
 def group_norms(gradients: Gradients, groups: Sequence[Sequence[str]], like: Tensor) -> Tensor:
@@ -67,8 +74,6 @@ class ClippedSum:
         clipping: how contributions are bounded; replaced from lot to lot if it adapts.
 
     Attributes:
-        sums: each parameter's, by name.
-        flat: on a GPU, each group's sums as one vector, of which ``sums`` are views; else None.
         rounding: the allowance for rounding of each type among the sums.
         eta: the largest of them, which all are clipped with.
     """
@@ -77,10 +82,9 @@ class ClippedSum:
         self.parameters = dict(parameters)
         self.clipping = clipping
         self.groups = clipping.groups(list(parameters))
-        self.flat = self._flat_sums()
         self._limits: tuple[tuple[float, ...], Tensor] | None = None
         self.start()
-        types = {str(total.dtype).removeprefix("torch.") for total in self.sums.values()}
+        types = {str(exact_type(p.dtype)).removeprefix("torch.") for p in self.parameters.values()}
         self.rounding = {name: ROUNDING[name] for name in sorted(types)}
         self.eta = max(self.rounding.values())
 
@@ -89,31 +93,31 @@ class ClippedSum:
         """The clip norm of each group."""
         return self.clipping.bounds(self.groups)
 
-    def _flat_sums(self) -> list[Tensor] | None:
-        kinds = {(p.device, exact_type(p.dtype)) for p in self.parameters.values()}
-        if len(kinds) != 1 or next(iter(kinds))[0].type == "cpu":
-            return None
-        device, dtype = next(iter(kinds))
-        sizes = [sum(self.parameters[name].numel() for name in group) for group in self.groups]
-        return [torch.zeros(size, dtype=dtype, device=device) for size in sizes]
+    def start(self) -> None:
+        """An empty lot."""
+        self._sums: dict[str, Tensor] | None = None
+        self.count: Tensor | float = 0.0
+        self.facts = LotFacts()
 
-    def _empty_sums(self) -> dict[str, Tensor]:
-        if self.flat is None:
+    @property
+    def sums(self) -> dict[str, Tensor]:
+        """Each parameter's sum so far, by name."""
+        if self._sums is None:
+            self._sums = self._zeros()
+        return self._sums
+
+    def _zeros(self) -> dict[str, Tensor]:
+        kinds = {(p.device, exact_type(p.dtype)) for p in self.parameters.values()}
+        if len(kinds) > 1 or next(iter(kinds))[0].type == "cpu":
             return {
                 name: p.new_zeros(p.shape, dtype=exact_type(p.dtype))
                 for name, p in self.parameters.items()
             }
-        found: dict[str, Tensor] = {}
-        for vector, group in zip(self.flat, self.groups, strict=True):
-            vector.zero_()
-            found |= views_like(vector, {name: self.parameters[name] for name in group})
-        return {name: found[name] for name in self.parameters}
-
-    def start(self) -> None:
-        """An empty lot."""
-        self.sums = self._empty_sums()
-        self.count: Tensor | float = 0.0
-        self.facts = LotFacts()
+        device, dtype = next(iter(kinds))  # on a GPU all in one piece: one kernel does for all
+        size = sum(p.numel() for p in self.parameters.values())
+        ordered = {name: self.parameters[name] for group in self.groups for name in group}
+        views = views_like(torch.zeros(size, dtype=dtype, device=device), ordered)
+        return {name: views[name] for name in self.parameters}
 
     def add(self, gradients: Gradients, losses: Tensor, scaled_by: float = 1.0) -> None:
         """Adds a physical batch.
@@ -128,10 +132,23 @@ class ClippedSum:
         scales = self.clipping.scales(norms, self.bounds, self.eta) / scaled_by
         self.merge(clip_and_sum(gradients, self.groups, scales), norms, losses)
 
-    def merge(self, sums: Mapping[str, Tensor], norms: Tensor, losses: Tensor) -> None:
-        """Adds a physical batch that was already clipped and summed."""
-        for name, value in sums.items():
-            self.sums[name] += value
+    def merge(
+        self, sums: Mapping[str, Tensor], norms: Tensor, losses: Tensor, whole: bool = False
+    ) -> None:
+        """Adds a physical batch that was already clipped and summed.
+
+        Args:
+            sums: of the parameters that had a part in the loss.
+            norms: (U, k).
+            losses: for the operator's eyes alone.
+            whole: whether the batch is the whole lot; then its sums may be kept as they are, and
+                are changed later.
+        """
+        if whole and self._sums is None and sums.keys() == self.parameters.keys():
+            self._sums = _each_its_own(sums)
+        else:
+            for name, value in sums.items():
+                self.sums[name] += value
         if isinstance(self.clipping, Adaptive):
             self.count = self.count + self.clipping.count(norms, self.bounds)
         limits = self._limits_like(norms)
@@ -147,20 +164,56 @@ class ClippedSum:
         return self._limits[1]
 
 
+def _each_its_own(sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same sums; copies if two lie in the same memory, or each would get the other's noise.
+
+    A compiler may hand out one result for two parameters whose sums are the same.
+    """
+    end = 0
+    for tensor in sorted(sums.values(), key=Tensor.data_ptr):
+        if tensor.numel() and (tensor.data_ptr() < end or not fills_its_memory(tensor)):
+            return {name: value.clone() for name, value in sums.items()}
+        end = tensor.data_ptr() + tensor.numel() * tensor.element_size()
+    return dict(sums)
+
+
+def in_one_piece(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Vectors that hold the same numbers in the same memory, as few as possible."""
+    pieces: list[Tensor] = []
+    loose: dict[int, list[Tensor]] = {}
+    for tensor in tensors:
+        if fills_its_memory(tensor):
+            loose.setdefault(tensor.untyped_storage().data_ptr(), []).append(tensor)
+        else:
+            pieces.append(tensor)
+    for neighbours in loose.values():
+        neighbours.sort(key=lambda t: (t.storage_offset(), t.numel()))
+        first, end = neighbours[0].storage_offset(), neighbours[0].storage_offset()
+        for i, tensor in enumerate(neighbours):
+            if tensor.storage_offset() != end:
+                pieces.append(_vector(neighbours[i - 1], first, end))
+                first = tensor.storage_offset()
+            end = tensor.storage_offset() + tensor.numel()
+        pieces.append(_vector(neighbours[-1], first, end))
+    return [piece for piece in pieces if piece.numel()]
+
+
+def _vector(like: Tensor, first: int, end: int) -> Tensor:
+    return like.as_strided((end - first,), (1,), first)
+
+
 def views_like(vector: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Consecutive parts of ``vector``, shaped and laid out in memory as the parameters are."""
     views: dict[str, Tensor] = {}
     start = 0
     for name, p in parameters.items():
-        stride = (
-            p.stride() if _fills_its_memory(p) else torch.empty(p.shape, device="meta").stride()
-        )
+        stride = p.stride() if fills_its_memory(p) else torch.empty(p.shape, device="meta").stride()
         views[name] = vector.as_strided(p.shape, stride, start)
         start += p.numel()
     return views
 
 
-def _fills_its_memory(tensor: Tensor) -> bool:
+def fills_its_memory(tensor: Tensor) -> bool:
     """Whether its numbers lie without gaps or overlaps, in whatever order."""
     expected = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):

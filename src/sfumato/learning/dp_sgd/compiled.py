@@ -2,7 +2,11 @@
 
 The private step is ordinary tensor code: the tape records it, autograd runs it backwards, norms and
 weighted sums follow. Traced once on fake tensors (``make_fx``), all of that is one graph without
-hooks or Python in it, which ``torch.compile`` then optimises as a whole.
+hooks or Python in it. It is rearranged to hold little memory
+(:mod:`~sfumato.learning.dp_sgd.rematerialised`), then ``torch.compile`` optimises it as a whole.
+
+The model runs with the float32 precision that the user allows; norms and sums do not
+(:mod:`~sfumato.learning.dp_sgd.exact_products`). A call never waits for the GPU.
 
 A graph has fixed shapes. Physical batches are therefore filled up to a common number of units with
 rows of weight 0, which contribute exactly nothing. A model whose course depends on values cannot be
@@ -22,12 +26,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
+from sfumato.learning.dp_sgd.captured import Captured
 from sfumato.learning.dp_sgd.clipped_sum import ClippedSum, clip_and_sum, group_norms
 from sfumato.learning.dp_sgd.clipping import Adaptive
 from sfumato.learning.dp_sgd.errors import TrainingError
+from sfumato.learning.dp_sgd.exact_products import keep_whole
 from sfumato.learning.dp_sgd.gradients.precision import full_precision
+from sfumato.learning.dp_sgd.gradients.standardised import standardised_conv2d
 from sfumato.learning.dp_sgd.gradients.tape import Tape
 from sfumato.learning.dp_sgd.physical import Part
 from sfumato.learning.dp_sgd.rematerialised import as_traced, rematerialised
@@ -78,6 +86,8 @@ class CompiledSum:
         backend: what ``torch.compile`` is told; "eager" runs the traced graph as it is.
         channels_last: whether images and kernels are laid out so; by default on GPUs, where
             convolutions are faster for it. Results are the same.
+        capture: whether to record the compiled call as a CUDA graph and replay it; by default on
+            GPUs.
     """
 
     def __init__(
@@ -88,12 +98,13 @@ class CompiledSum:
         total: ClippedSum,
         backend: str = "inductor",
         channels_last: bool | None = None,
+        capture: bool | None = None,
     ) -> None:
         self._module = _Losses(model, loss)
         self._tape, self._total, self._backend = tape, total, backend
-        self._channels_last = (
-            self._device.type == "cuda" if channels_last is None else channels_last
-        )
+        on_gpu = self._device.type == "cuda"
+        self._channels_last = on_gpu if channels_last is None else channels_last
+        self._capture = on_gpu and capture is not False
         self._graphs: dict[Any, _Step] = {}
         self._sent: tuple[tuple[float, ...], Tensor] | None = None
         self._capacity = 0
@@ -107,7 +118,7 @@ class CompiledSum:
         leaves, spec = pytree.tree_flatten(batch)
         leaves = [_fill(leaf, units * copies) for leaf in leaves]
         inputs = self._inputs(leaves, self._weights(part.weights, units * copies))
-        key = (units, spec, tuple(map(_kind, leaves)), self._training(), loss_scale)
+        key = (units, spec, tuple(map(_kind, leaves)), self._training(), loss_scale, _allowed())
         # Mixed precision is part of the graph where the loss asks for it, and nowhere else.
         with torch.autocast(self._device.type, enabled=False):
             if key not in self._graphs:
@@ -116,7 +127,8 @@ class CompiledSum:
             with full_precision() if step.exactly else contextlib.nullcontext():
                 losses, norms, *sums = step.call(*inputs)
         found = dict(zip(step.names, sums, strict=True))
-        self._total.merge(found, norms[: part.units], losses[: len(part.rows)])
+        whole = part.last and self._total.facts.units == 0  # its sums need no other place
+        self._total.merge(found, norms[: part.units], losses[: len(part.rows)], whole)
 
     def check(self, imitate: Callable[[int], Any], copies: int, loss_scale: float) -> None:
         """Traces a batch of made-up rows: before anything is spent.
@@ -145,9 +157,11 @@ class CompiledSum:
 
     def _inputs(self, leaves: list[Any], weights: Tensor) -> tuple[Tensor, ...]:
         """Parameters and buffers, the batch's tensors, the rows' weights and the clip norms."""
-        values = dict(self._module.named_parameters()) | dict(self._module.named_buffers())
-        held = [v.detach() for v in values.values()]
+        held = [value.detach() for value in self._held().values()]
         return *held, *(leaf for leaf in leaves if isinstance(leaf, Tensor)), weights, self._bound()
+
+    def _held(self) -> dict[str, Tensor]:
+        return dict(self._module.named_parameters()) | dict(self._module.named_buffers())
 
     def _weights(self, weights: NDArray[np.float64], rows: int) -> Tensor:
         """Filled up with zeros, and on its way to the device without waiting for it."""
@@ -178,19 +192,30 @@ class CompiledSum:
         final, exactly = None, True
         with contextlib.suppress(*UNAVAILABLE):  # then it runs as it was traced
             plain = simplified(graph, (*inputs, inputs[weights] * loss_scale), extra)
+            if _allowed() != ("highest", False):
+                keep_whole(plain)
             exactly = bool(products_in_norms(plain))
             final = rematerialised(plain, weights, loss_scale)
         rearranged = final is not None
         if final is None:
             final = as_traced(graph, weights, loss_scale, 1 + extra)
-        # Channels are laid out in the graph itself: the compiler must not change its mind.
-        options: dict[str, Any] | None = None
-        if self._backend == "inductor":
-            options = {"layout_optimization": False}
-        call = torch.compile(
-            final, backend=self._backend, dynamic=False, fullgraph=True, options=options
-        )
+        call = self._optimised(final)
+        if self._capture:
+            call = Captured(call, len(self._held()))
         return _Step(call, names, exactly, rearranged)
+
+    def _optimised(self, graph: GraphModule) -> Callable[..., Any]:
+        if self._backend == "eager":
+            return graph
+        # Channels are laid out in the graph itself: the compiler must not change its mind.
+        options: dict[str, Any] = {"layout_optimization": False}
+        return torch.compile(
+            graph,
+            backend=self._backend,
+            dynamic=False,
+            fullgraph=True,
+            options=options if self._backend == "inductor" else None,
+        )
 
     def _trace(
         self, leaves: list[Any], spec: Any, units: int, loss_scale: float, inputs: Sequence[Tensor]
@@ -200,7 +225,7 @@ class CompiledSum:
         It takes the ``inputs`` and the tangent: the derivative of what is summed by each loss.
         """
         total, groups = self._total, self._total.groups
-        names = [n for n, _ in (*self._module.named_parameters(), *self._module.named_buffers())]
+        names = list(self._held())
         trained = {f"model.{name}": name for name in total.parameters}
         summed: list[str] = []
         delivered: list[Tensor] = []
@@ -211,7 +236,10 @@ class CompiledSum:
             tensors = iter(given[len(names) :])
             batch = [next(tensors) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
             own = {n: held[n].detach().requires_grad_() for n in trained}
-            tape = _WatchedTape({trained[n]: p for n, p in own.items()}, self._tape.sites)
+            tape = _WatchedTape(
+                {trained[n]: p for n, p in own.items()}, self._tape.sites,
+                channels_last=self._channels_last,
+            )  # fmt: skip
             with tape.recording(len(weights), units):
                 losses = torch.func.functional_call(
                     self._module, {**held, **own}, pytree.tree_unflatten(batch, spec)
@@ -246,12 +274,32 @@ class CompiledSum:
         return value.contiguous(memory_format=torch.channels_last)
 
 
-class _WatchedTape(Tape):
-    """A tape that remembers which output gradients the chain rule delivered."""
+_CONVOLUTIONS = (F.conv2d, torch.conv2d, standardised_conv2d)
 
-    def __init__(self, *args: Any) -> None:
+
+class _WatchedTape(Tape):
+    """A tape that remembers which output gradients the chain rule delivered.
+
+    With ``channels_last``, images and gradients reach two-dimensional convolutions laid out so: a
+    normalisation before or after one may have changed it, and each would make a copy for itself.
+    """
+
+    def __init__(self, *args: Any, channels_last: bool) -> None:
         super().__init__(*args)
+        self._channels_last = channels_last
         self.delivered: list[Tensor] = []
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if self._channels_last and func in _CONVOLUTIONS and args and args[0].ndim == 4:
+            args = (args[0].contiguous(memory_format=torch.channels_last), *args[1:])
+        return super().__torch_function__(func, types, args, kwargs)
+
+    def _await(self, call: Any, output: Tensor, key: Any, site: Any) -> None:
+        if self._channels_last and call[0] in _CONVOLUTIONS and output.ndim == 4:
+            output.register_hook(lambda grad: grad.contiguous(memory_format=torch.channels_last))
+        super()._await(call, output, key, site)
 
     def _receive(self, call: Any, grad: Tensor) -> None:
         self.delivered.append(grad.detach())
@@ -264,6 +312,12 @@ def _scales(total: ClippedSum, norms: Tensor, bound: Tensor) -> Tensor:
         ratio = norms / bound.to(norms.dtype)
         return total.clipping.scales(ratio, (1.0,), eta)
     return total.clipping.scales(norms, total.bounds, eta)
+
+
+def _allowed() -> tuple[str, bool]:
+    """What the user allows of shortened products, which a graph may have built in."""
+    convolutions = torch.cuda.is_available() and torch.backends.cudnn.allow_tf32
+    return torch.get_float32_matmul_precision(), convolutions
 
 
 def _kind(leaf: Any) -> Any:

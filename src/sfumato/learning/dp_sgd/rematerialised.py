@@ -106,7 +106,7 @@ def rematerialised(module: GraphModule, weights: int, scale: float) -> GraphModu
     if joined is None or _random_steps(joined.graph) > _random_steps(module.graph):
         return None
     joined = as_traced(joined, weights, scale)
-    _repeat_for_sums(joined.graph)
+    _repeat(joined.graph, {SUM}, SUM)  # a factor widened for a norm need not wait for the sum
     return GraphModule(joined, _in_time(joined.graph))
 
 
@@ -126,8 +126,11 @@ def _writes(node: Node) -> bool:
 
 
 def _random_steps(graph: Graph) -> int:
-    seeded = torch.Tag.nondeterministic_seeded
-    return sum(seeded in getattr(node.target, "tags", ()) for node in graph.nodes)
+    return sum(_is_random(node) for node in graph.nodes)
+
+
+def _is_random(node: Node) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
 # --- stored once ----------------------------------------------------------------------------------
@@ -135,6 +138,7 @@ def _random_steps(graph: Graph) -> int:
 
 def _store_what_sums_read(graph: Graph) -> None:
     """Makes every value that sums read a buffer, which norms then read as well."""
+    _repeat(graph, {NORM, SUM}, NORM)
     read = {n for node in graph.nodes if has_role(node, SUM) for n in node.all_input_nodes}
     sources = {_source(node) for node in read if not has_role(node, SUM)}
     for node in [n for n in graph.nodes if n in sources]:
@@ -182,6 +186,19 @@ def _is_exact(node: Node) -> bool:
     return found in _VIEWS
 
 
+def _repeat(graph: Graph, roles: set[str], role: str) -> None:
+    """Views and wider copies that these roles share with others are made once more for them."""
+    for node in reversed(list(graph.nodes)):
+        theirs = [user for user in node.users if user.meta.get(ROLE) in roles]
+        if node.meta.get(ROLE) in roles or not theirs or not _is_exact(node):
+            continue
+        with graph.inserting_after(node):
+            again = graph.node_copy(node)
+        again.meta = {**node.meta, ROLE: role}
+        for user in theirs:
+            user.replace_input_with(node, again)
+
+
 # --- recomputed -----------------------------------------------------------------------------------
 
 
@@ -220,22 +237,6 @@ def _constants(module: GraphModule) -> dict[str, object]:
 
 
 # --- in time --------------------------------------------------------------------------------------
-
-
-def _repeat_for_sums(graph: Graph) -> None:
-    """Makes views and wider copies that norms and sums share once more for the sums.
-
-    A factor widened to float32 for a norm need not wait for the sum: the narrow one does.
-    """
-    for node in reversed(list(graph.nodes)):
-        users = [user for user in node.users if has_role(user, SUM)]
-        if has_role(node, SUM) or not _is_exact(node) or len(users) in (0, len(node.users)):
-            continue
-        with graph.inserting_after(node):
-            again = graph.node_copy(node)
-        again.meta = {**node.meta, ROLE: SUM}
-        for user in users:
-            user.replace_input_with(node, again)
 
 
 def _in_time(graph: Graph) -> Graph:

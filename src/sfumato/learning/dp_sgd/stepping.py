@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sfumato.core import validation
-from sfumato.learning.dp_sgd.clipped_sum import ClippedSum
+from sfumato.learning.dp_sgd.clipped_sum import ClippedSum, in_one_piece
 from sfumato.learning.dp_sgd.clipping import Adaptive
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.precision import full_precision
@@ -103,8 +103,8 @@ class NoisyStep:
         self._signal, self._spread = [], 0.0
         stds = clipping.noise_scales(multiplier, bounds)
         for index, std in enumerate(stds):
-            if self.sum.flat is not None and isinstance(self.noise, FusedNoise):
-                self._release_flat(index, std, size)
+            if isinstance(self.noise, FusedNoise):
+                self._release_together(index, std, size)
             else:
                 self._release_each(index, std, size)
         self.optimizer.step()
@@ -125,15 +125,16 @@ class NoisyStep:
             noisy = clean + self.noise.normal(clean, std)
             p.grad = (noisy / size).to(p.dtype)
 
-    def _release_flat(self, index: int, std: float, size: float) -> None:
-        """A group's noisy means in one pass, in place of the sum, which is not needed again."""
-        assert self.sum.flat is not None
-        total = self.sum.flat[index]
-        self._note_signal(total, std)
-        noisy_mean(self.noise, total, std, size, total)
-        for name in self.sum.groups[index]:
-            p = self.parameters[name]
-            p.grad = self.sum.sums[name].to(p.dtype)
+    def _release_together(self, index: int, std: float, size: float) -> None:
+        """A group's noisy means in few passes, in place of the sums, which are not needed again."""
+        names, sums = self.sum.groups[index], self.sum.sums
+        for total in in_one_piece(sums[name] for name in names):
+            self._note_signal(total, std)
+            noisy_mean(self.noise, total, std, size, total)
+        for name in names:
+            p, mean = self.parameters[name], sums[name]
+            fits = mean.dtype == p.dtype and mean.stride() == p.stride()
+            p.grad = mean if fits else torch.empty_like(p).copy_(mean)
 
     def _note_signal(self, clean: Tensor, std: float) -> None:
         if self.watched:

@@ -31,6 +31,7 @@ __all__ = [
     "exact",
     "exact_type",
     "gram_norms",
+    "named_norms",
     "row_norms",
     "weigh",
     "zero_rows",
@@ -72,14 +73,10 @@ def gram_norms(left: Tensor, right: Tensor) -> Tensor:
     sum_t |left_t| |right_t| (Higham and Mary, "A new approach to probabilistic rounding error
     analysis", 2019). Four times that is added, so that no gradient passes for shorter than it is;
     so is what products too small for the number format may have lost, each at most ``tiny``.
-    ``left`` may name one row each: (n, T) whole numbers.
     """
-    named = not left.is_floating_point()
-    right_gram = _gram(right)
-    same = (left.unsqueeze(1) == left.unsqueeze(2)) if named else None
-    left_gram = _gram(left) if same is None else same.to(right.dtype)
+    left_gram, right_gram = _gram(left), _gram(right)
     total = (left_gram * right_gram).flatten(1).sum(1)
-    widths = (0 if named else left.shape[2]), right.shape[2]
+    widths = left.shape[2], right.shape[2]
     small = [width * torch.finfo(right.dtype).tiny for width in widths]
     lengths = [
         (gram.diagonal(dim1=1, dim2=2) + lost).sqrt()
@@ -89,6 +86,22 @@ def gram_norms(left: Tensor, right: Tensor) -> Tensor:
     rounding = slack * (lengths[0] * lengths[1]).sum(1).square()
     lost = [s * other.sum(1).square() for s, other in zip(small, reversed(lengths), strict=True)]
     return total.clamp(min=0) + rounding + lost[0] + lost[1]
+
+
+def named_norms(names: Tensor, right: Tensor) -> Tensor:
+    """|sum_t e_{names_t} right_t^T|^2 for each of (n, T) names of rows and (n, T, columns).
+
+    Places of the same name are added up at the first of them: a gradient of the sequence's length,
+    not the vocabulary's, in which nothing can cancel.
+    """
+    count, places, columns = right.shape
+    position = torch.arange(places, device=names.device)
+    same = names.unsqueeze(1) == names.unsqueeze(2)
+    first = torch.where(same, position, places).amin(2)
+    start = torch.arange(count, device=names.device).view(-1, 1) * places
+    sums = right.new_zeros((count * places, columns))
+    sums = sums.index_add(0, (first + start).flatten(), right.flatten(0, 1))
+    return row_norms(sums.view(count, places * columns)).square()
 
 
 def _gram(factor: Tensor) -> Tensor:
@@ -195,7 +208,9 @@ class Outer(Piece):
 
     def squared_norms(self) -> Tensor:
         """From Gram matrices; of one place, the product of the factors' norms."""
-        if self.right.shape[1] == 1 and not self._named:
+        if self._named:
+            return named_norms(self.left, self.right)
+        if self.right.shape[1] == 1:
             norms = [row_norms(f.flatten(1)) for f in (self.left, self.right)]
             return (norms[0] * norms[1]).square()
         return gram_norms(self.left, self.right)

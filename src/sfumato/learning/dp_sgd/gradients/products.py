@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from sfumato.learning.dp_sgd.gradients.pieces import Piece, row_norms
+from sfumato.learning.dp_sgd.gradients.precision import tf32_allowed
 from sfumato.learning.dp_sgd.kernels import products
 from sfumato.learning.dp_sgd.kernels.products import Shape
 
@@ -43,8 +44,7 @@ def by_kernels(tensor: Tensor, convolution: bool = False) -> bool:
         return False
     if tensor.dtype in _HALF:
         return True
-    allowed = torch.backends.cudnn if convolution else torch.backends.cuda.matmul
-    return tensor.dtype == torch.float32 and bool(allowed.allow_tf32)
+    return tensor.dtype == torch.float32 and tf32_allowed(convolution)
 
 
 def matched(inputs: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:

@@ -241,7 +241,7 @@ def direct_blocks(shape: Shape) -> dict[str, int]:
 
 def weighted_blocks(shape: Shape) -> dict[str, int]:
     """Tile sizes of the weighted sum."""
-    large = shape.rows * shape.columns >= 2**22
+    large = shape.rows * shape.columns >= 2**21
     rows, columns = _block(shape.rows, 16, 128 if large else 64), _block(shape.columns, 16, 128)
     places = _block(shape.places, 16, 64)
     warps = 8 if rows * columns == 128 * 128 else 4
@@ -252,8 +252,8 @@ def gram_blocks(shape: Shape) -> dict[str, int]:
     """Tile sizes of the Gram kernel."""
     places = _block(shape.places, 16, 128)
     depth = _block(max(shape.rows, shape.columns), 16, 64)
-    warps = 8 if places == 128 else 4
-    return {"BT": places, "BK": depth, "num_warps": warps, "num_stages": 3}
+    warps, stages = (8, 4) if places == 128 else (4, 3)
+    return {"BT": places, "BK": depth, "num_warps": warps, "num_stages": stages}
 
 
 def _launch_direct(
@@ -305,7 +305,7 @@ def _launch_weighted(
         x, g, weights, out, units, each, **_constants(x, g, geometry, shape),
         **blocks,
     )  # fmt: skip
-    return out.sum(0)
+    return out.sum(0) if parts > 1 else out[0]
 
 
 def _launch_rows(x: Tensor, g: Tensor, weights: Tensor) -> Tensor:
@@ -321,7 +321,7 @@ def _launch_rows(x: Tensor, g: Tensor, weights: Tensor) -> Tensor:
         x, g, weights, out, units, each, C=columns, R=rows, BR=tall, BC=wide, BT=64,
         num_warps=4, num_stages=3,
     )  # fmt: skip
-    return out.sum(0)
+    return out.sum(0) if parts > 1 else out[0]
 
 
 def _launch_gram(x: Tensor, g: Tensor, geometry: list[int], units: int) -> tuple[Tensor, Tensor]:
