@@ -5,7 +5,8 @@ import torch
 
 from sfumato.core.randomness import SeededCoins
 from sfumato.learning.dp_sgd import ChaChaNoise, Flat, PerLayer, PoissonLots, TrainingPlan
-from sfumato.learning.dp_sgd.clipped_sum import ClippedSum, in_one_piece, views_like
+from sfumato.learning.dp_sgd.clipped_sum import ClippedSum
+from sfumato.learning.dp_sgd.neighbouring import in_one_piece, views_like
 from sfumato.learning.dp_sgd.stepping import NoisyStep
 
 

@@ -9,7 +9,7 @@ of the additions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,15 +18,9 @@ from torch import Tensor
 from sfumato.learning.dp_sgd.clipping import ROUNDING, Adaptive, Clipping
 from sfumato.learning.dp_sgd.gradients.pieces import exact_type
 from sfumato.learning.dp_sgd.gradients.tape import Gradients
+from sfumato.learning.dp_sgd.neighbouring import each_its_own, views_like
 
-__all__ = [
-    "ClippedSum",
-    "LotFacts",
-    "clip_and_sum",
-    "fills_its_memory",
-    "group_norms",
-    "in_one_piece",
-]
+__all__ = ["ClippedSum", "LotFacts", "clip_and_sum", "group_norms"]
 
 
 def group_norms(gradients: Gradients, groups: Sequence[Sequence[str]], like: Tensor) -> Tensor:
@@ -145,7 +139,7 @@ class ClippedSum:
                 are changed later.
         """
         if whole and self._sums is None and sums.keys() == self.parameters.keys():
-            self._sums = _each_its_own(sums)
+            self._sums = each_its_own(sums)
         else:
             for name, value in sums.items():
                 self.sums[name] += value
@@ -162,62 +156,3 @@ class ClippedSum:
             made = torch.tensor(self.bounds, dtype=norms.dtype, device=norms.device)
             self._limits = self.bounds, made
         return self._limits[1]
-
-
-def _each_its_own(sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same sums; copies if two lie in the same memory, or each would get the other's noise.
-
-    A compiler may hand out one result for two parameters whose sums are the same.
-    """
-    end = 0
-    for tensor in sorted(sums.values(), key=Tensor.data_ptr):
-        if tensor.numel() and (tensor.data_ptr() < end or not fills_its_memory(tensor)):
-            return {name: value.clone() for name, value in sums.items()}
-        end = tensor.data_ptr() + tensor.numel() * tensor.element_size()
-    return dict(sums)
-
-
-def in_one_piece(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Vectors that hold the same numbers in the same memory, as few as possible."""
-    pieces: list[Tensor] = []
-    loose: dict[int, list[Tensor]] = {}
-    for tensor in tensors:
-        if fills_its_memory(tensor):
-            loose.setdefault(tensor.untyped_storage().data_ptr(), []).append(tensor)
-        else:
-            pieces.append(tensor)
-    for neighbours in loose.values():
-        neighbours.sort(key=lambda t: (t.storage_offset(), t.numel()))
-        first, end = neighbours[0].storage_offset(), neighbours[0].storage_offset()
-        for i, tensor in enumerate(neighbours):
-            if tensor.storage_offset() != end:
-                pieces.append(_vector(neighbours[i - 1], first, end))
-                first = tensor.storage_offset()
-            end = tensor.storage_offset() + tensor.numel()
-        pieces.append(_vector(neighbours[-1], first, end))
-    return [piece for piece in pieces if piece.numel()]
-
-
-def _vector(like: Tensor, first: int, end: int) -> Tensor:
-    return like.as_strided((end - first,), (1,), first)
-
-
-def views_like(vector: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Consecutive parts of ``vector``, shaped and laid out in memory as the parameters are."""
-    views: dict[str, Tensor] = {}
-    start = 0
-    for name, p in parameters.items():
-        stride = p.stride() if fills_its_memory(p) else torch.empty(p.shape, device="meta").stride()
-        views[name] = vector.as_strided(p.shape, stride, start)
-        start += p.numel()
-    return views
-
-
-def fills_its_memory(tensor: Tensor) -> bool:
-    """Whether its numbers lie without gaps or overlaps, in whatever order."""
-    expected = 1
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return True

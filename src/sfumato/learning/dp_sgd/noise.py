@@ -262,7 +262,7 @@ _LEAST_STD, _MOST_STD = 1e-30, 1e30  # outside, noise would vanish or overflow
 def _filler(out: Tensor, exact: bool) -> Callable[..., None]:
     """The kernel where it can run, its twin elsewhere."""
     if out.is_cuda and not exact:
-        from sfumato.learning.dp_sgd.kernels.products import triton_is_here
+        from sfumato.learning.dp_sgd.kernels.here import triton_is_here
 
         if triton_is_here():
             from sfumato.learning.dp_sgd.kernels.chacha_triton import fill

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sfumato.core import validation
-from sfumato.learning.dp_sgd.clipped_sum import ClippedSum, in_one_piece
+from sfumato.learning.dp_sgd.clipped_sum import ClippedSum
 from sfumato.learning.dp_sgd.clipping import Adaptive
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.precision import full_precision
 from sfumato.learning.dp_sgd.gradients.tape import Tape
 from sfumato.learning.dp_sgd.gradients.uses import NotCovered
+from sfumato.learning.dp_sgd.neighbouring import in_one_piece
 from sfumato.learning.dp_sgd.noise import FusedNoise, NoiseSource, noisy_mean
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.progress import Facts, Progress

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sfumato.core import validation
-from sfumato.learning.dp_sgd.gradients.standardised import standardised_conv2d
+from sfumato.learning.functions import standardised_conv2d
 from sfumato.learning.models.parts import image
 
 __all__ = ["StandardizedConv", "wrn"]

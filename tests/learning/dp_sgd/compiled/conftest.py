@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
-from sfumato.learning.dp_sgd import compiled as compiling
-from sfumato.learning.dp_sgd import rematerialised as rearranging
 from sfumato.learning.dp_sgd.clipped_sum import ClippedSum
 from sfumato.learning.dp_sgd.clipping import Flat
 from sfumato.learning.dp_sgd.compiled import CompiledSum
+from sfumato.learning.dp_sgd.compiled import rematerialised as rearranging
+from sfumato.learning.dp_sgd.compiled import whole_step as compiling
 from sfumato.learning.dp_sgd.gradients import rules
 from sfumato.learning.dp_sgd.gradients.pieces import Direct, Piece
 from sfumato.learning.dp_sgd.gradients.tape import Tape

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sfumato.learning.dp_sgd.captured import AFTER, Captured
+from sfumato.learning.dp_sgd.compiled.captured import AFTER, Captured
 
 
 class Machine:

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from sfumato.learning.dp_sgd import compiled as compiling
-from sfumato.learning.dp_sgd import rematerialised as rearranging
-from sfumato.learning.dp_sgd.roles import NORM, SUM, has_role, results_of
+from sfumato.learning.dp_sgd.compiled import rematerialised as rearranging
+from sfumato.learning.dp_sgd.compiled import whole_step as compiling
+from sfumato.learning.dp_sgd.compiled.roles import NORM, SUM, has_role, results_of
 
 pytestmark = pytest.mark.usefixtures("singles")
 

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from sfumato.learning.dp_sgd import compiled as compiling
-from sfumato.learning.dp_sgd.roles import CHAIN, has_role, products_in_norms
+from sfumato.learning.dp_sgd.compiled import whole_step as compiling
+from sfumato.learning.dp_sgd.compiled.roles import CHAIN, has_role, products_in_norms
 
 pytestmark = pytest.mark.usefixtures("singles")
 

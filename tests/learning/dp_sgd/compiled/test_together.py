@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from sfumato.learning.dp_sgd.clipped_sum import clip_and_sum, group_norms
+from sfumato.learning.dp_sgd.compiled.together import LARGEST, SideBySide, apart, together
 from sfumato.learning.dp_sgd.gradients.pieces import Direct, Outer
 from sfumato.learning.dp_sgd.gradients.tape import Gradients
-from sfumato.learning.dp_sgd.together import LARGEST, SideBySide, apart, together
 
 UNITS = 7
 SHAPES = {"a": (5,), "b": (3, 2), "c": (), "d": (1030,)}

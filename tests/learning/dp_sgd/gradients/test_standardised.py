@@ -6,12 +6,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from sfumato.learning.dp_sgd.gradients import settling
-from sfumato.learning.dp_sgd.gradients.standardised import (
-    StandardisedKernel,
-    standardised,
-    standardised_conv2d,
-)
+from sfumato.learning.dp_sgd.gradients.standardised import StandardisedKernel
 from sfumato.learning.dp_sgd.gradients.tape import Tape
+from sfumato.learning.functions import standardised, standardised_conv2d
 from sfumato.learning.models.wrn import StandardizedConv
 
 

@@ -21,6 +21,7 @@ one place    the factors                  for T = 1: the product of their norms
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import final
 
@@ -30,6 +31,7 @@ from torch import Tensor
 from sfumato.learning.dp_sgd.gradients.pieces import Piece, row_norms
 from sfumato.learning.dp_sgd.gradients.precision import tf32_allowed
 from sfumato.learning.dp_sgd.kernels import products
+from sfumato.learning.dp_sgd.kernels.here import triton_is_here
 from sfumato.learning.dp_sgd.kernels.products import Shape
 
 __all__ = ["Product", "by_kernels", "choose_way", "matched"]
@@ -40,7 +42,7 @@ _LARGEST_EXPONENT = 14  # float16 ends below 2^16
 
 def by_kernels(tensor: Tensor, convolution: bool = False) -> bool:
     """Whether gradients made of this output gradient go to the kernels."""
-    if tensor.device.type != "cuda" or not tensor.numel() or not products.triton_is_here():
+    if tensor.device.type != "cuda" or not tensor.numel() or not triton_is_here():
         return False
     if tensor.dtype in _HALF:
         return True
@@ -134,10 +136,31 @@ class Product(Piece):
         elif way == "written":
             squares, self.all_written = products.written(*factors)
             self.x = self.g = squares.new_empty(0)  # no longer needed
+        elif way == "gram":
+            squares = products.gram_norms(*factors)
         else:
-            find = products.gram_norms if way == "gram" else products.direct_norms
-            squares = find(*factors)
+            squares = (products.direct_norms(*factors).sqrt() + self._rounding()).square()
         self.squares = squares if self.scale is None else (squares.sqrt() * self.scale).square()
+
+    def _rounding(self) -> Tensor:
+        """(U,): how far a product formed for the norm may be from the same formed for the sum.
+
+        About sqrt(T) u sum_t |g_t| |x_t|, as for Gram matrices; four times that, with 2 u for
+        tensor cores, which cut off what does not fit. By Cauchy and Schwarz the sum is at most
+        |g| |x| sqrt(taps), no number of x being in more patches than the kernel has taps.
+        """
+        taps = self.geometry[0] * self.geometry[1]
+        places = products.shape_of(self.x, self.g, self.geometry, self.units).places
+        lengths = [
+            torch.linalg.vector_norm(factor.reshape(self.units, -1).float(), dim=1)
+            for factor in (self.x, self.g)
+        ]
+        slack = 4 * math.sqrt(places * taps) * torch.finfo(torch.float32).eps
+        return slack * lengths[0] * lengths[1]
+
+    def rounding(self) -> Tensor:
+        """(U,): the same for the gradients themselves."""
+        return self._rounding() if self.scale is None else self._rounding() * self.scale
 
     def squared_norms(self) -> Tensor:
         """As found."""

@@ -16,12 +16,9 @@ from torch.nn import functional as F
 from sfumato.learning.dp_sgd.gradients.convolution import Convolution, Geometry, resolve_padding
 from sfumato.learning.dp_sgd.gradients.pieces import Direct, Outer, Piece, exact
 from sfumato.learning.dp_sgd.gradients.settling import as_factors
-from sfumato.learning.dp_sgd.gradients.standardised import (
-    StandardisedKernel,
-    standardised_conv2d,
-    standardised_kernel,
-)
+from sfumato.learning.dp_sgd.gradients.standardised import StandardisedKernel, standardised_kernel
 from sfumato.learning.dp_sgd.gradients.uses import NotCovered, Use
+from sfumato.learning.functions import standardised_conv2d
 
 __all__ = ["RULES", "reduce_to"]
 

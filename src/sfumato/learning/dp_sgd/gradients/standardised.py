@@ -1,4 +1,4 @@
-"""Standardised convolutions: one function, so that its gradients need not be written out.
+"""Gradients of standardised convolutions, which need not be written out.
 
 Weight standardisation convolves with K_o = gain_o r_o v_o for each output channel o, where v_o is
 the channel's n weights less their mean and r_o = max(|v_o|^2, floor)^(-1/2) (Qiao et al.,
@@ -26,48 +26,15 @@ from typing import final
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
-from torch.overrides import handle_torch_function, has_torch_function
 
 from sfumato.learning.dp_sgd.gradients.pieces import Direct, Piece
 from sfumato.learning.dp_sgd.gradients.products import Product
 from sfumato.learning.dp_sgd.kernels import products
+from sfumato.learning.functions import FLOOR
 
-__all__ = ["FLOOR", "StandardisedKernel", "standardised_conv2d", "standardised_kernel"]
-
-FLOOR = 1e-4
-"""The least |v_o|^2 that is divided by."""
+__all__ = ["StandardisedKernel", "standardised_kernel"]
 
 _LOST = 2.0**-18
-
-
-def standardised_conv2d(
-    input: Tensor, weight: Tensor, gain: Tensor, bias: Tensor | None, stride: int, padding: int
-) -> Tensor:
-    """A convolution with standardised weights.
-
-    Args:
-        input: (rows, channels, height, width).
-        weight: (out channels, channels, kernel height, kernel width).
-        gain: (out channels,).
-        bias: (out channels,), or None.
-        stride: in both directions.
-        padding: on all sides.
-    """
-    tensors = (input, weight, gain, bias)
-    if has_torch_function(tensors):
-        return handle_torch_function(
-            standardised_conv2d, tensors, input, weight, gain, bias, stride, padding
-        )
-    return F.conv2d(input, standardised(weight, gain), bias, stride, padding)
-
-
-def standardised(weight: Tensor, gain: Tensor) -> Tensor:
-    """K."""
-    variance, mean = torch.var_mean(weight, (1, 2, 3), correction=0, keepdim=True)
-    fan_in = weight[0].numel()
-    scale = (variance * fan_in).clamp(min=FLOOR).rsqrt() * gain.view(-1, 1, 1, 1)
-    return (weight - mean) * scale
 
 
 @dataclass
@@ -111,11 +78,13 @@ class StandardisedKernel(Piece):
         kernel: K's gradients.
         facts: (U, rows, 3): squares, sums and products with v, of each row of them.
         weights: the step from weights to K.
+        rounding: (U,): how far K's gradients may be from what the facts are of; None for 0.
     """
 
     kernel: Piece
     facts: Tensor
     weights: _Weights
+    rounding: Tensor | None = None
 
     def squared_norms(self) -> Tensor:
         """By the formula above."""
@@ -124,7 +93,10 @@ class StandardisedKernel(Piece):
         count = w.centred[0].numel()
         taken = sums.square() / count + w.counted * (w.inverse * along).square()
         left = (squares - taken).clamp(min=0) + _LOST * squares
-        return (w.scale.square() * left).sum(1)
+        squares = (w.scale.square() * left).sum(1)
+        if self.rounding is None:
+            return squares
+        return (squares.sqrt() + w.scale.abs().amax() * self.rounding).square()
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """One sum for K, one step back."""
@@ -157,7 +129,7 @@ def standardised_kernel(kernel: Piece, weight: Tensor, gain: Tensor) -> Standard
             facts = torch.stack(
                 [facts[..., 0] * scale * scale, facts[..., 1] * scale, facts[..., 2] * scale], 2
             )
-        return StandardisedKernel(kernel, facts, weights)
+        return StandardisedKernel(kernel, facts, weights, kernel.rounding())
     every = kernel.written()
     parts = every.square(), every, every * weights.centred
     facts = torch.stack([part.flatten(2).sum(2) for part in parts], 2)

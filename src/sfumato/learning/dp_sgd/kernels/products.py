@@ -37,13 +37,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from sfumato.learning.dp_sgd.kernels.here import triton_is_here
+
 __all__ = [
     "Shape",
     "direct_norms",
     "gram_norms",
     "row_facts",
     "shape_of",
-    "triton_is_here",
     "weighted_rows",
     "weighted_sum",
     "written",
@@ -63,15 +64,6 @@ def shape_of(x: Tensor, g: Tensor, geometry: list[int], units: int) -> Shape:
     """Of ``x`` (n, height, width, channels) and ``g`` (n, out height, out width, rows)."""
     places = g.shape[0] // max(units, 1) * g.shape[1] * g.shape[2]
     return Shape(units, places, g.shape[3], geometry[0] * geometry[1] * x.shape[3])
-
-
-def triton_is_here() -> bool:
-    """Whether kernels can be made."""
-    try:
-        import triton  # noqa: F401  # pyright: ignore
-    except ImportError:
-        return False
-    return True
 
 
 # --- operators ----------------------------------------------------------------------------------
@@ -297,15 +289,18 @@ def _launch_weighted(
     shape = shape_of(x, g, geometry, units)
     blocks = weighted_blocks(shape)
     tiles = -(-shape.rows // blocks["BR"]) * -(-shape.columns // blocks["BC"])
-    parts = max(1, min(units, 528 // tiles))  # four programs for each of 132 processors
-    each = -(-units // parts)
-    parts = -(-units // each)
-    out = torch.empty((parts, shape.rows, shape.columns), dtype=torch.float32, device=x.device)
-    torch.library.wrap_triton(weighted)[(parts * tiles,)](
-        x, g, weights, out, units, each, **_constants(x, g, geometry, shape),
-        **blocks,
-    )  # fmt: skip
-    return out.sum(0) if parts > 1 else out[0]
+    at_once = _processors(x) * (1 if blocks["num_warps"] == 8 else 2)
+    programs = min(at_once, tiles * units)
+    out = torch.zeros((shape.rows, shape.columns), dtype=torch.float32, device=x.device)
+    torch.library.wrap_triton(weighted)[(programs,)](
+        x, g, weights, out, units, programs, **_constants(x, g, geometry, shape), **blocks
+    )
+    return out
+
+
+def _processors(tensor: Tensor) -> int:
+    """Of the GPU that holds it."""
+    return torch.cuda.get_device_properties(tensor.device).multi_processor_count
 
 
 def _launch_rows(x: Tensor, g: Tensor, weights: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ gathered: no unfolded tensor exists.
 
 from __future__ import annotations
 
+# pyright: reportMissingImports=false, reportIndexIssue=false
 import triton
 import triton.language as tl
 
@@ -136,28 +137,22 @@ def row_facts(
 
 
 @triton.jit
-def weighted(
-    x, g, weights, parts, units, per_part,
+def _weighted_tile(
+    x, g, weights, rows, columns, begin, many,
     T: tl.constexpr, PLACES: tl.constexpr, OUT_W: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, R: tl.constexpr, COLUMNS: tl.constexpr,
     KW: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr,
     DH: tl.constexpr, DW: tl.constexpr, PLAIN: tl.constexpr,
     BR: tl.constexpr, BC: tl.constexpr, BT: tl.constexpr,
 ):  # fmt: skip
-    """A tile of the weighted sum over some units; each product is weighted after it is formed."""
-    tall: tl.constexpr = (R + BR - 1) // BR
-    wide: tl.constexpr = (COLUMNS + BC - 1) // BC
+    """The weighted sum of units ``begin`` to ``begin + many`` in one tile.
+
+    Each unit's product is complete before it is weighted.
+    """
     blocks: tl.constexpr = (T + BT - 1) // BT
-    program = tl.program_id(0)
-    part = program // (tall * wide)
-    tile = program % (tall * wide)
-    rows = (tile // wide) * BR + tl.arange(0, BR)
-    columns = (tile % wide) * BC + tl.arange(0, BC)
     even_g: tl.constexpr = T % BT == 0 and R % BR == 0
     even_x: tl.constexpr = T % BT == 0 and COLUMNS % BC == 0
     total = tl.zeros((BR, BC), dtype=tl.float32)
-    begin = part * per_part
-    many = tl.minimum(per_part, units - begin)
     product = tl.zeros((BR, BC), dtype=tl.float32)
     for step in range(many * blocks):
         unit = (begin + step // blocks).to(tl.int64)
@@ -176,8 +171,53 @@ def weighted(
             if step % blocks == blocks - 1:
                 total += tl.where(weight != 0.0, weight * product, 0.0)
                 product = tl.zeros((BR, BC), dtype=tl.float32)
-    where = parts + part.to(tl.int64) * (R * COLUMNS) + rows[:, None] * COLUMNS + columns[None, :]
-    tl.store(where, total, mask=(rows < R)[:, None] & (columns < COLUMNS)[None, :])
+    return total
+
+
+@triton.jit
+def weighted(
+    x, g, weights, out, units, programs,
+    T: tl.constexpr, PLACES: tl.constexpr, OUT_W: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, R: tl.constexpr, COLUMNS: tl.constexpr,
+    KW: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr,
+    DH: tl.constexpr, DW: tl.constexpr, PLAIN: tl.constexpr,
+    BR: tl.constexpr, BC: tl.constexpr, BT: tl.constexpr,
+):  # fmt: skip
+    """The weighted sum over all units, the work shared out evenly.
+
+    As many tiles as there are programs are done by one program each, again and again; of the tiles
+    that are left each is done by several, which add up what they have in ``out``, zero at first.
+    """
+    wide: tl.constexpr = (COLUMNS + BC - 1) // BC
+    tiles: tl.constexpr = ((R + BR - 1) // BR) * wide
+    program = tl.program_id(0)
+    rounds = tiles // programs
+    for number in range(rounds):
+        tile = number * programs + program
+        rows = (tile // wide) * BR + tl.arange(0, BR)
+        columns = (tile % wide) * BC + tl.arange(0, BC)
+        total = _weighted_tile(
+            x, g, weights, rows, columns, program * 0, units, T, PLACES, OUT_W, H, W, C, R,
+            COLUMNS, KW, SH, SW, PH, PW, DH, DW, PLAIN, BR, BC, BT,
+        )  # fmt: skip
+        held = (rows < R)[:, None] & (columns < COLUMNS)[None, :]
+        tl.store(out + rows[:, None] * COLUMNS + columns[None, :], total, mask=held)
+    left_over = (tiles - rounds * programs) * units
+    item = (program.to(tl.int64) * left_over // programs).to(tl.int32)
+    end = ((program + 1).to(tl.int64) * left_over // programs).to(tl.int32)
+    while item < end:
+        begin = item % units
+        many = tl.minimum(units - begin, end - item)
+        tile = rounds * programs + item // units
+        rows = (tile // wide) * BR + tl.arange(0, BR)
+        columns = (tile % wide) * BC + tl.arange(0, BC)
+        total = _weighted_tile(
+            x, g, weights, rows, columns, begin, many, T, PLACES, OUT_W, H, W, C, R, COLUMNS, KW,
+            SH, SW, PH, PW, DH, DW, PLAIN, BR, BC, BT,
+        )  # fmt: skip
+        held = (rows < R)[:, None] & (columns < COLUMNS)[None, :]
+        tl.atomic_add(out + rows[:, None] * COLUMNS + columns[None, :], total, mask=held)
+        item += many
 
 
 @triton.jit

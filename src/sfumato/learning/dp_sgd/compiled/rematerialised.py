@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
-from sfumato.learning.dp_sgd.roles import (
+from sfumato.learning.dp_sgd.compiled.roles import (
     BACKWARD,
     CHAIN,
     NORM,
@@ -88,7 +88,7 @@ def rematerialised(module: GraphModule, weights: int, scale: float) -> GraphModu
     """One graph that holds little: as the given one, without its last input.
 
     Args:
-        module: from :func:`~sfumato.learning.dp_sgd.roles.simplified`.
+        module: from :func:`~sfumato.learning.dp_sgd.compiled.roles.simplified`.
         weights: the position of the row weights among the inputs.
         scale: what they are multiplied with to give the tangent.
 

@@ -2,11 +2,11 @@
 
 The private step is ordinary tensor code: the tape records it, autograd runs it backwards, norms and
 weighted sums follow. Traced once on fake tensors (``make_fx``), all of that is one graph without
-hooks or Python in it. It is rearranged to hold little memory
-(:mod:`~sfumato.learning.dp_sgd.rematerialised`), then ``torch.compile`` optimises it as a whole.
+hooks or Python in it. It is rearranged to hold little memory, then ``torch.compile`` optimises it
+as a whole.
 
 The model runs with the float32 precision that the user allows; norms and sums do not
-(:mod:`~sfumato.learning.dp_sgd.exact_products`). A call never waits for the GPU.
+(:mod:`~sfumato.learning.dp_sgd.compiled.exact_products`). A call never waits for the GPU.
 
 A graph has fixed shapes. Physical batches are therefore filled up to a common number of units with
 rows of weight 0, which contribute exactly nothing. A model whose course depends on values cannot be
@@ -29,18 +29,18 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
-from sfumato.learning.dp_sgd.captured import Captured
 from sfumato.learning.dp_sgd.clipped_sum import ClippedSum, clip_and_sum, group_norms
 from sfumato.learning.dp_sgd.clipping import Adaptive
+from sfumato.learning.dp_sgd.compiled.captured import Captured
+from sfumato.learning.dp_sgd.compiled.exact_products import keep_whole
+from sfumato.learning.dp_sgd.compiled.rematerialised import as_traced, rematerialised
+from sfumato.learning.dp_sgd.compiled.roles import UNAVAILABLE, products_in_norms, simplified
+from sfumato.learning.dp_sgd.compiled.together import apart, together
 from sfumato.learning.dp_sgd.errors import TrainingError
-from sfumato.learning.dp_sgd.exact_products import keep_whole
 from sfumato.learning.dp_sgd.gradients.precision import full_precision
-from sfumato.learning.dp_sgd.gradients.standardised import standardised_conv2d
 from sfumato.learning.dp_sgd.gradients.tape import Tape
 from sfumato.learning.dp_sgd.physical import Part
-from sfumato.learning.dp_sgd.rematerialised import as_traced, rematerialised
-from sfumato.learning.dp_sgd.roles import UNAVAILABLE, products_in_norms, simplified
-from sfumato.learning.dp_sgd.together import apart, together
+from sfumato.learning.functions import standardised_conv2d
 
 __all__ = ["CompiledSum"]
 

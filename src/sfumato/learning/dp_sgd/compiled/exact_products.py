@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
+from sfumato.learning.dp_sgd.compiled.roles import operation, products_in_norms
 from sfumato.learning.dp_sgd.gradients.precision import full_precision
-from sfumato.learning.dp_sgd.roles import operation, products_in_norms
 
 __all__ = ["keep_whole"]
 
@@ -73,8 +73,7 @@ def _(
 def keep_whole(module: GraphModule) -> None:
     """Replaces products of norms and sums in a graph whose roles are noted, where known how.
 
-    Products of other kinds stay; :func:`~sfumato.learning.dp_sgd.roles.products_in_norms` then
-    still lists them.
+    Products of other kinds stay, and ``products_in_norms`` still lists them.
     """
     graph, listed = module.graph, set(products_in_norms(module))
     for node in [n for n in graph.nodes if n.name in listed]:
