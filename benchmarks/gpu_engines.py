@@ -136,8 +136,7 @@ class Sfumato(Engine):
         self.recorder.expect(11, 11, learning=True)
         self.recorder.tape.gradients(self.loss(self.model, x, y).sum())
         if compiled:
-            self.noisy.compile(self.model, self.loss, self.recorder.tape)
-            self.noisy.compiled._capacity = rows
+            self.noisy.compile(self.model, self.loss, self.recorder.tape, room=rows)
         self.weights = np.ones(rows)
         self.part = Part(0, np.arange(rows), self.weights, rows, last=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.core.randomness import Coins
+from sfumato.learning.dp_sgd.lots import Lots, PoissonLots
 from sfumato.learning.dp_sgd.owners import Owners, RowsAreUnits
 
-__all__ = ["Part", "largest_part", "parts_of"]
+__all__ = ["Part", "largest_part", "parts_of", "room_for"]
 
 Positions = NDArray[np.int64]
 
@@ -74,4 +76,17 @@ def parts_of(
 def largest_part(expected_size: float, copies: int, most_rows: int | None) -> int:
     """Units in a typical largest physical batch; public."""
     lot = max(1, round(expected_size))
+    return lot if most_rows is None else min(lot, max(1, most_rows // copies))
+
+
+def room_for(lots: Lots, copies: int, most_rows: int | None) -> int:
+    """Units that almost every physical batch fits into: of a Poisson lot, three deviations above.
+
+    Public, as the lots' own size is not.
+    """
+    expected = lots.expected_size
+    spread = 3 * math.sqrt(expected) if isinstance(lots, PoissonLots) else 0.0
+    lot = max(1, math.ceil(expected + spread))
+    if isinstance(lots, PoissonLots) and lots.max_size is not None:
+        lot = min(lot, lots.max_size)
     return lot if most_rows is None else min(lot, max(1, most_rows // copies))

@@ -85,11 +85,20 @@ class NoisyStep:
         ):
             self.sum.add(gradients, counted.detach() * per_row, self.loss_scale)
 
-    def compile(self, model: nn.Module, loss: Callable[..., Tensor], tape: Tape) -> None:
-        """From now on physical batches run through one traced and compiled graph."""
+    def compile(
+        self, model: nn.Module, loss: Callable[..., Tensor], tape: Tape, room: int = 0
+    ) -> None:
+        """From now on physical batches run through one traced and compiled graph.
+
+        Args:
+            model: the user's.
+            loss: ``loss(model, *batch)``.
+            tape: whose sites the rehearsal fills in.
+            room: how many units the graph is made for at least.
+        """
         from sfumato.learning.dp_sgd.compiled import CompiledSum
 
-        self.compiled = CompiledSum(model, loss, tape, self.sum)
+        self.compiled = CompiledSum(model, loss, tape, self.sum, room=room)
 
     def add_compiled(self, batch: tuple[Any, ...], part: Any) -> None:
         """As :meth:`add`, by the compiled graph."""

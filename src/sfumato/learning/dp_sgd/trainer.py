@@ -55,7 +55,7 @@ from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.tape import Tape
 from sfumato.learning.dp_sgd.lots import Lots
 from sfumato.learning.dp_sgd.noise import NoiseSource, default_noise
-from sfumato.learning.dp_sgd.physical import Part, largest_part, parts_of
+from sfumato.learning.dp_sgd.physical import Part, largest_part, parts_of, room_for
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.progress import Progress, choose_progress
 from sfumato.learning.dp_sgd.recording import Expected, Recorder
@@ -185,9 +185,9 @@ class DPSGD(ChargedOnce):
         self._owners = units(len(self._source), owners, rows_per_owner, self.plan)
         self.plan.lots.sampler(len(self._owners), coins)  # or says why there is none
         self._augmentation = Augmentation(augment, augmentations)
+        self._copies = self._owners.rows_per_unit * self._augmentation.copies
         self._most_rows = None if batch_size is None else validation.count("batch_size", batch_size)
-        self._coins = coins
-        self._noise = noise or default_noise(coins, self._parameters.values())
+        self._coins, self._noise = coins, noise or default_noise(coins, self._parameters.values())
         self._recorder = Recorder(model, Tape(self._parameters))
         self._watch = Watch(model, self._parameters)
         self._average = None if ema_decay is None else WeightAverage(model, ema_decay)
@@ -289,15 +289,14 @@ class DPSGD(ChargedOnce):
         self._watch.accept()  # weights may have been loaded since the trainer was made
         self._source.check_collate()
         imitate = self._augmentation.checked(self._source.imitation)
-        copies = self._owners.rows_per_unit * self._augmentation.copies
-        crowd = largest_part(self.plan.lots.expected_size, copies, self._most_rows)
-        rehearsal = rehearse(self._recorder, imitate, copies, crowd)
+        crowd = largest_part(self.plan.lots.expected_size, self._copies, self._most_rows)
+        rehearsal = rehearse(self._recorder, imitate, self._copies, crowd)
         self._rehearsal = Turns(rehearsal, self._recorder, self.optimizer)
         try:
             for batch in self._rehearsal.batches():
                 yield from self._hand_out(batch)
             if self._step.compiled is not None:
-                self._step.compiled.check(imitate, copies, self._step.loss_scale)
+                self._step.compiled.check(imitate, self._copies, self._step.loss_scale)
             self._rehearsed = True
         finally:
             self._rehearsal = None
@@ -381,7 +380,8 @@ class DPSGD(ChargedOnce):
         """
         self._after = after
         if compile:
-            self._step.compile(self.model, loss, self._recorder.tape)
+            room = room_for(self.plan.lots, self._copies, self._most_rows)
+            self._step.compile(self.model, loss, self._recorder.tape, room)
         try:
             for batch in self:
                 self._learn_from(batch, loss)

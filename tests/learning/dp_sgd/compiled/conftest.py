@@ -156,7 +156,7 @@ def _private(model, loss, batch, backend="eager", clip=1.0, **options):
     tape.gradients(losses.sum())
     compiled = CompiledSum(model, loss, tape, sums, backend, **options)
     n = len(batch[0])
-    compiled._capacity = n
+    compiled._room = n
     part = Part(0, np.arange(n), np.ones(n), n, last=True)
     return compiled, sums, lambda scale=1.0: compiled(tuple(batch), part, scale)
 

@@ -16,10 +16,12 @@ from sfumato.learning.dp_sgd import (
     Flat,
     PerLayer,
     PoissonLots,
+    ShuffledLots,
     TrainingError,
     TrainingPlan,
 )
 from sfumato.learning.dp_sgd.compiled import CompiledSum
+from sfumato.learning.dp_sgd.physical import room_for
 from sfumato.ledger import Budget, Ledger
 
 pytestmark = pytest.mark.usefixtures("singles")
@@ -180,9 +182,19 @@ def test_few_graphs_are_traced():
         coins=SeededCoins(4), progress=False,
     )  # fmt: skip
     step = trainer._step
-    step.compiled = CompiledSum(model, loss, trainer._recorder.tape, step.sum, "eager")
+    room = room_for(plan.lots, 1, None)
+    tape = trainer._recorder.tape
+    step.compiled = CompiledSum(model, loss, tape, step.sum, "eager", room=room)
     trainer.fit(loss)
     assert len(step.compiled._graphs) == 1
+
+
+def test_the_room_is_public_and_enough():
+    lots = PoissonLots(400, 10_000)
+    assert room_for(lots, 1, None) == 460
+    assert room_for(lots, 2, 256) == 128
+    assert room_for(PoissonLots(400, 10_000, max_size=430), 1, None) == 430
+    assert room_for(ShuffledLots(100, 1000), 1, None) == 100
 
 
 # --- what cannot be traced ------------------------------------------------------------------------

@@ -88,6 +88,7 @@ class CompiledSum:
             convolutions are faster for it. Results are the same.
         capture: whether to record the compiled call as a CUDA graph and replay it; by default on
             GPUs.
+        room: how many units a graph is made for; a larger batch makes another.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class CompiledSum:
         backend: str = "inductor",
         channels_last: bool | None = None,
         capture: bool | None = None,
+        room: int = 0,
     ) -> None:
         self._module = _Losses(model, loss)
         self._tape, self._total, self._backend = tape, total, backend
@@ -107,14 +109,14 @@ class CompiledSum:
         self._capture = on_gpu and capture is not False
         self._graphs: dict[Any, _Step] = {}
         self._sent: tuple[tuple[float, ...], Tensor] | None = None
-        self._capacity = 0
+        self._room = _rounded_up(room)
 
     def __call__(self, batch: tuple[Any, ...], part: Part, loss_scale: float) -> None:
         """Adds a physical batch to the lot's sum."""
         copies = len(part.rows) // part.units
-        if part.units > self._capacity:
-            self._capacity = -(-int(part.units * 1.05) // _GRAIN) * _GRAIN
-        units = self._capacity
+        if part.units > self._room:
+            self._room = _rounded_up(int(part.units * 1.05))
+        units = self._room
         leaves, spec = pytree.tree_flatten(batch)
         leaves = [_fill(leaf, units * copies) for leaf in leaves]
         inputs = self._inputs(leaves, self._weights(part.weights, units * copies))
@@ -318,6 +320,11 @@ def _allowed() -> tuple[str, bool]:
     """What the user allows of shortened products, which a graph may have built in."""
     convolutions = torch.cuda.is_available() and torch.backends.cudnn.allow_tf32
     return torch.get_float32_matmul_precision(), convolutions
+
+
+def _rounded_up(units: int) -> int:
+    grain = _GRAIN if units >= 8 * _GRAIN else _GRAIN // 4
+    return -(-units // grain) * grain
 
 
 def _kind(leaf: Any) -> Any:
