@@ -11,10 +11,9 @@ from torch.nn import functional as F
 
 from sfumato.learning.dp_sgd.clipping import ROUNDING, Flat
 from sfumato.learning.dp_sgd.gradients import settling
-from sfumato.learning.dp_sgd.gradients.products import Product, choose_way
+from sfumato.learning.dp_sgd.gradients.products import Product
 from sfumato.learning.dp_sgd.gradients.tape import Tape
 from sfumato.learning.dp_sgd.kernels import products
-from sfumato.learning.dp_sgd.kernels.products import Shape
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 HALVES = [torch.bfloat16, torch.float16]
@@ -233,23 +232,6 @@ def test_a_unit_that_is_not_finite_stays_so_and_spoils_no_other():
     assert piece.squared_norms().isfinite().tolist() == [False, True, False]
     total = piece.weighted_sum(torch.tensor([0.0, 1.0, 0.0]))
     near(total, g[1, :, 0].T @ x[1, :, 0], 2e-3)
-
-
-@pytest.mark.parametrize(
-    ("shape", "way"),
-    [
-        (Shape(512, 1024, 64, 576), "written"),  # early convolutions: long images, few weights
-        (Shape(512, 256, 128, 1152), "direct"),
-        (Shape(512, 64, 256, 2304), "gram"),  # late ones
-        (Shape(32, 256, 3072, 768), "gram"),
-        (Shape(8, 1024, 2304, 768), "direct"),
-        (Shape(512, 1, 10, 256), "one place"),
-    ],
-)
-def test_the_way_follows_from_sizes(shape, way):
-    units, places, rows, columns = shape
-    inputs = columns if columns % 9 else columns // 9
-    assert choose_way(shape, 2 * units * places * (rows + inputs)) == way
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_gpu)])

@@ -7,13 +7,13 @@ power of two of its own, so that small gradients do not vanish. What is shortene
 once, before norms and sums see them: both speak of the same vectors (see
 :mod:`~sfumato.learning.dp_sgd.kernels.products` for the bound).
 
-How a weight's norms are found follows from sizes alone:
+How a weight's norms are found follows from sizes alone; a close call is timed:
 
 ===========  ===========================  ==========================================================
 way          kept until the sum           chosen
 ===========  ===========================  ==========================================================
 written      all gradients                where these take less memory than the factors
-Gram         the factors                  where T (rows + columns) < 4/3 rows columns
+Gram         the factors                  where T (rows + columns) < 4/3 rows columns, about
 direct       the factors                  otherwise
 one place    the factors                  for T = 1: the product of their norms
 ===========  ===========================  ==========================================================
@@ -30,11 +30,11 @@ from torch import Tensor
 
 from sfumato.learning.dp_sgd.gradients.pieces import Piece, row_norms
 from sfumato.learning.dp_sgd.gradients.precision import tf32_allowed
+from sfumato.learning.dp_sgd.gradients.timing import confirmed_way
 from sfumato.learning.dp_sgd.kernels import products
 from sfumato.learning.dp_sgd.kernels.here import triton_is_here
-from sfumato.learning.dp_sgd.kernels.products import Shape
 
-__all__ = ["Product", "by_kernels", "choose_way", "matched"]
+__all__ = ["Product", "by_kernels", "matched"]
 
 _HALF = (torch.bfloat16, torch.float16)
 _LARGEST_EXPONENT = 14  # float16 ends below 2^16
@@ -55,21 +55,6 @@ def matched(inputs: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
         if one.dtype in _HALF and other.dtype != one.dtype:
             return inputs.to(one.dtype), outputs.to(one.dtype)
     return inputs, outputs
-
-
-def choose_way(shape: Shape, factors: int) -> str:
-    """The cheapest way to the norms.
-
-    Args:
-        shape: of the product.
-        factors: bytes of both factors.
-    """
-    if shape.places == 1:
-        return "one place"
-    if 4 * shape.units * shape.rows * shape.columns <= factors:
-        return "written"
-    gram = 3 * shape.places * (shape.rows + shape.columns)
-    return "gram" if gram < 4 * shape.rows * shape.columns else "direct"
 
 
 def _shortened(factor: Tensor, units: int) -> tuple[Tensor, Tensor | None]:
@@ -127,8 +112,7 @@ class Product(Piece):
 
     def _find_norms(self) -> None:
         factors = (self.x, self.g, self.geometry, self.units)
-        sizes = products.shape_of(*factors)
-        way = choose_way(sizes, 2 * (self.x.numel() + self.g.numel()))
+        way = confirmed_way(*factors)
         self._one_place = way == "one place"
         if self._one_place:
             norms = [row_norms(factor.flatten(1).float()) for factor in (self.x, self.g)]
