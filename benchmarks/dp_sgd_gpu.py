@@ -18,14 +18,14 @@ channels last or not, CUDA graphs or not) at the same precision; both ratios are
 
 *Sums.* After the warm-up, and before anything is timed, each private engine's clipped sum is
 checked on fresh examples: eight, repeated at random up to the full batch, so that the very code
-that is timed is checked, against a loop over the eight, one backward pass each at the same
-precision, clipped and added up in float64. The clip norm is 0.7 times the median norm, so that a
-norm that is wrong, or left out, shows. The error is that of the whole sum, relative, in L2; beside
-it stands the rounding, the same for the loop itself against the same model in float64. An engine
-is refused as wrong if its error is above twice the rounding and above 5e-3 (tf32) or 3e-2 (bf16);
-or if its sum is longer or shorter than the loop's by more than 5e-3 or 2e-2. (Rounding in bfloat16
-moves the sum of a small residual network by a sixth, in directions of its own, but hardly changes
-its length, while wrong norms do.)
+that is timed is checked, against a loop over the eight, one backward pass each, clipped and added
+up, all in float64. The clip norm is 0.7 times the median norm, so that a norm that is wrong, or
+left out, shows. The error is that of the whole sum, relative, in L2; beside it stands the rounding:
+how far off one ordinary backward pass of the same batch at the same precision is, its losses
+weighted with the true clip factors. An engine is refused as wrong if its error is above twice the
+rounding and above 5e-3 (tf32) or 3e-2 (bf16); or if its sum is longer or shorter than the ordinary
+pass makes it by more than 5e-3 or 2e-2. (Rounding in bfloat16 moves the sum of a small residual
+network by a sixth, in directions of its own, but hardly changes its length, while wrong norms do.)
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def prepare(given: argparse.Namespace) -> None:
 def check(engine, setting, precision) -> Result:
     """How far an engine's clipped sum is off, how far rounding explains it, and a verdict."""
     import torch
-    from gpu_tasks import distance, length, reference
+    from gpu_tasks import distance, length, reference, weighted_sum
 
     task, device = setting.task, setting.device
     twin = task.model(device)
@@ -79,12 +79,13 @@ def check(engine, setting, precision) -> Result:
     x, y = task.spread(EXAMPLES, device)
     index = torch.randperm(setting.rows, device=device) % EXAMPLES
     counts = torch.bincount(index, minlength=EXAMPLES).tolist()
-    right, norms = reference(setting.loss, twin, x, y, counts, setting.clip)
     found = engine.clipped_sum(x[index], y[index])
     exact_x, exact_loss = x.double() if x.is_floating_point() else x, task.loss("float64", device)
-    exact, _ = reference(exact_loss, twin.double(), exact_x, y, counts, setting.clip)
-    error, rounding = distance(found, right), distance(right, exact)
-    scale = length(found) / length(right)
+    right, norms = reference(exact_loss, twin.double(), exact_x, y, counts, setting.clip)
+    weights = torch.tensor([min(1.0, setting.clip / norm) for norm in norms], device=device)
+    plain = weighted_sum(setting.loss, twin.float(), x[index], y[index], weights[index])
+    error, rounding = distance(found, right), distance(plain, right)
+    scale = length(found) / length(plain)
     result: Result = {"error": error, "rounding": rounding, "scale": scale}
     result["clipped"] = sum(norm > setting.clip for norm in norms)
     most, off = TOLERATED[precision]

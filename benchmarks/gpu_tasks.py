@@ -296,6 +296,16 @@ def reference(
     return total, norms
 
 
+def weighted_sum(
+    loss: Loss, model: nn.Module, x: Tensor, y: Tensor, weights: Tensor
+) -> dict[str, Tensor]:
+    """The gradient of the weighted losses of a batch: what plain training makes of the same."""
+    trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    total = (loss(model, x, y) * weights).sum()
+    found = torch.autograd.grad(total, list(trained.values()))
+    return dict(zip(trained, found, strict=True))
+
+
 def length(sums: Mapping[str, Tensor]) -> float:
     """The L2 norm of all parameters together."""
     return math.sqrt(sum(float(s.double().square().sum()) for s in sums.values()))
