@@ -59,6 +59,14 @@ def test_doubles_are_never_shortened(graph_of):
     assert products_in_norms(graph_of(mlp().double(), loss, (x.double(), y))[0]) == []
 
 
+def test_a_graph_that_runs_as_it_was_traced_shortens_nothing(setting, sums_of, monkeypatch):
+    """Its products were not made whole one by one."""
+    monkeypatch.setattr(compiling, "rematerialised", lambda *_: None)
+    step, _ = sums_of(cnn(), loss, batch(3, 6, 6))
+    assert step.exactly
+    assert not step.rearranged
+
+
 @pytest.fixture
 def setting():
     """Shortened products, as the user of a GPU allows them."""

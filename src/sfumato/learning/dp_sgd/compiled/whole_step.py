@@ -200,6 +200,7 @@ class CompiledSum:
             final = rematerialised(plain, weights, loss_scale)
         rearranged = final is not None
         if final is None:
+            exactly = True  # its products are torch's own, which would shorten them
             final = as_traced(graph, weights, loss_scale, 1 + extra)
         call = self._optimised(final)
         if self._capture:

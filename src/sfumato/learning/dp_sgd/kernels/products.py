@@ -23,7 +23,7 @@ the finished product: a gradient times its weight, rounded to bfloat16 first as 
 gradient would have it, is off by 2^-9 of sum_t |g_t| |x_t|, which may be many times |G_u|.
 
 A unit of one place is the exception: |(w g) x^T| = |w g| |x|, nothing can cancel, and w g is kept
-in twice the factors' bits.
+in sixteen bits with float32's range.
 
 A unit of weight 0 contributes exactly nothing, whatever its numbers.
 """

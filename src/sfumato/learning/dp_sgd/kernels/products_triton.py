@@ -227,8 +227,9 @@ def weighted_rows(
 ):  # fmt: skip
     """As :func:`weighted`, for one place a unit: units are the places, their gradients weighted.
 
-    A weighted gradient is kept in two numbers of the factors' type, the second what the first
-    leaves: seventeen bits at least.
+    A weighted gradient is kept in two bfloat16 numbers, the second what the first leaves: sixteen
+    bits, and float32's range, where float16 would lose small weights. A float16 activation is the
+    sum of two bfloat16 numbers exactly.
     """
     tall: tl.constexpr = (R + BR - 1) // BR
     wide: tl.constexpr = (C + BC - 1) // BC
@@ -249,10 +250,15 @@ def weighted_rows(
         left = tl.load(g + t[:, None] * R + rows[None, :], mask=held_g, other=0.0)
         right = tl.load(x + t[:, None] * C + columns[None, :], mask=held_x, other=0.0)
         exact = left.to(tl.float32) * weight[:, None]
-        high = exact.to(left.dtype)
-        low = (exact - high.to(tl.float32)).to(left.dtype)
-        total = tl.dot(tl.trans(high), right, total, input_precision="ieee")
-        total = tl.dot(tl.trans(low), right, total, input_precision="ieee")
+        high = exact.to(tl.bfloat16)
+        low = (exact - high.to(tl.float32)).to(tl.bfloat16)
+        upper = right.to(tl.bfloat16)
+        total = tl.dot(tl.trans(high), upper, total, input_precision="ieee")
+        total = tl.dot(tl.trans(low), upper, total, input_precision="ieee")
+        if right.dtype != tl.bfloat16:
+            lower = (right.to(tl.float32) - upper.to(tl.float32)).to(tl.bfloat16)
+            total = tl.dot(tl.trans(high), lower, total, input_precision="ieee")
+            total = tl.dot(tl.trans(low), lower, total, input_precision="ieee")
     where = parts + part.to(tl.int64) * (R * C) + rows[:, None] * C + columns[None, :]
     tl.store(where, total, mask=(rows < R)[:, None] & (columns < C)[None, :])
 
