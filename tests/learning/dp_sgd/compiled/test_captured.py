@@ -73,9 +73,47 @@ def test_batches_are_copied_in_not_kept(parts):
     first = captured(weight, shift, given)
     given.zero_()
     assert same(first, expected(weight, shift, batches[5]))
-    second = captured(weight, shift, batches[6])
-    assert second[0] is first[0]
-    assert same(second, expected(weight, shift, batches[6]))
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [lambda r: r[0], lambda r: r[0].view(-1)[:3], lambda r: r[1].detach(), list],
+    ids=["itself", "view", "alias", "all"],
+)
+def test_what_someone_keeps_is_never_overwritten(keep, parts):
+    """Noise was added to it in place; the next replay would put a sum without noise there."""
+    weight, shift, batches = parts
+    machine = Machine()
+    captured = Captured(Called(), 2, machine)
+    for x in batches[: AFTER + 2]:
+        captured(weight, shift, x)
+    assert machine.replayed == 2
+    found = captured(weight, shift, batches[5])
+    for result in found:
+        result += 100
+    kept = keep(found)
+    before = [k.clone() for k in kept] if isinstance(kept, list) else [kept.clone()]
+    del found, result
+    assert same(captured(weight, shift, batches[6]), expected(weight, shift, batches[6]))
+    assert same(kept if isinstance(kept, list) else [kept], before)
+    assert captured.refused
+    assert machine.replayed == 3
+
+
+def test_a_gradient_used_and_let_go_keeps_nothing(parts):
+    weight, shift, batches = parts
+    machine, p = Machine(), torch.nn.Parameter(torch.zeros(4, 2))
+    captured = Captured(Called(), 2, machine)
+    optimizer = torch.optim.AdamW([p])
+    for x in batches:
+        found = captured(weight, shift, x)
+        found[0] += 1
+        p.grad = found[0]
+        optimizer.step()
+        p.grad = None
+        del found
+    assert not captured.refused
+    assert machine.replayed == len(batches) - AFTER
 
 
 def test_parameters_changed_in_place_are_seen(parts):
@@ -133,5 +171,6 @@ def test_on_a_gpu(parts):
         found = captured(weight, shift, x)
         for one, two in zip(found, expected(weight, shift, x), strict=True):
             assert torch.allclose(one, two)
+        del found, one
         weight.mul_(0.5)
     assert not captured.refused

@@ -197,6 +197,20 @@ def test_the_room_is_public_and_enough():
     assert room_for(ShuffledLots(100, 1000), 1, None) == 100
 
 
+def test_a_batch_of_other_things_than_tensors_is_refused_before_anything_is_spent():
+    """Their values would be built into the graph."""
+    model = mlp()
+    step = TrainingPlan(PoissonLots(12, ROWS), CLIPS["flat"], 2.0, 2, 1e-5)
+    trainer = DPSGD(
+        model, torch.optim.SGD(model.parameters(), lr=1.0), (VECTORS, LABELS), plan=step,
+        progress=False,
+    )  # fmt: skip
+    tape = trainer._recorder.tape
+    compiled = CompiledSum(model, loss, tape, trainer._step.sum, "eager")
+    with pytest.raises(TrainingError, match=r"tensors and plain values, got a ndarray.*tensor"):
+        compiled.check(lambda rows: (VECTORS[:rows], np.zeros(rows)), 1, 1.0)
+
+
 # --- what cannot be traced ------------------------------------------------------------------------
 
 

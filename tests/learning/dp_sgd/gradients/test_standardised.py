@@ -84,3 +84,21 @@ def test_the_function_is_the_formula():
     assert torch.allclose(standardised(weight, conv.gain.detach()), unit, atol=1e-6)
     assert torch.allclose(conv(x), F.conv2d(x, unit, conv.bias, 2, 1), atol=1e-5)
     assert torch.equal(conv(x), standardised_conv2d(x, conv.weight, conv.gain, conv.bias, 2, 1))
+
+
+@pytest.mark.parametrize("mean", [1e2, 1e4])
+@pytest.mark.parametrize("kernels", [False, True])
+def test_weights_far_from_0_are_as_safe(monkeypatch, mean, kernels):
+    """A part along the ones that float32 leaves in centred weights is not taken for nothing."""
+    if kernels:
+        monkeypatch.setattr(settling, "by_kernels", lambda tensor, convolution=False: True)
+    torch.manual_seed(1)
+    conv = StandardizedConv(2, 3, 3)
+    conv.weight.data += mean * conv.weight.data.std()
+    x = torch.ones(11, 2, 6, 6) + 1e-3 * torch.randn(11, 2, 6, 6)
+    tape = Tape(dict(conv.named_parameters()))
+    with tape.recording(11, 11, True):
+        out = conv(x)
+    piece = tape.gradients(out.sum()).pieces["weight"]
+    written = piece.written().double().flatten(1).norm(dim=1)
+    assert (piece.squared_norms().double().sqrt() >= written * (1 - 1e-6)).all()

@@ -226,13 +226,37 @@ def test_no_contribution_is_longer_than_the_clip_norm(exponent, seed, places, ca
         assert float(piece.weighted_sum(alone).double().norm()) <= 1.0
 
 
-def test_a_unit_that_is_not_finite_stays_so_and_spoils_no_other():
-    x, g = torch.randn(3, 4, 1, 6), torch.randn(3, 4, 1, 5)
-    x[0, 1, 0, 2], g[2, 0, 0, 0] = math.inf, math.nan
+@pytest.mark.parametrize("places", [1, 4])
+def test_a_unit_that_is_not_finite_stays_so_and_spoils_no_other(places):
+    x, g = torch.randn(3, places, 1, 6), torch.randn(3, places, 1, 5)
+    x[0, 0, 0, 2], g[0, 0, 0, 1], g[2, 0, 0, 0] = math.inf, math.nan, math.nan
     piece = Product.of(x, g, MATRIX, 3, (5, 6)).settle()
     assert piece.squared_norms().isfinite().tolist() == [False, True, False]
     total = piece.weighted_sum(torch.tensor([0.0, 1.0, 0.0]))
     near(total, g[1, :, 0].T @ x[1, :, 0], 2e-3)
+
+
+def test_huge_and_tiny_units_stay_apart():
+    sizes = torch.tensor([2.0**-100, 1.0, 2.0**100]).view(3, 1, 1, 1)
+    x, g = torch.randn(3, 4, 1, 6) * sizes, torch.randn(3, 4, 1, 5) * sizes
+    piece = Product.of(x, g, MATRIX, 3, (5, 6)).settle()
+    norms = piece.squared_norms().sqrt().view(-1, 1)
+    scales = Flat(1.0).scales(norms, (1.0,), ROUNDING["float32"])[:, 0]
+    assert scales[1] > 0
+    total = piece.weighted_sum(scales)
+    assert total.isfinite().all()
+    near(total, scales[1] * (g[1, :, 0].T @ x[1, :, 0]), 2e-3)
+
+
+@on_gpu
+def test_a_kernel_of_one_tap_may_be_padded_on_one_side():
+    """As a transposed convolution with an output padding has it: x is larger than g."""
+    torch.manual_seed(2)
+    x, g = torch.randn(3, 5, 5, 16).half(), torch.randn(3, 4, 4, 16).half()
+    near(
+        products.direct_norms(x.cuda(), g.cuda(), MATRIX, 3),
+        products.direct_norms(x, g, MATRIX, 3),
+    )
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_gpu)])

@@ -6,7 +6,9 @@ replayed is what was recorded: the same kernels at the same addresses. So
 
 - what varies (the batch, the weights, the clip norms) is copied into inputs of fixed place,
 - parameters and buffers are read where they were; if any has moved, the call is recorded anew,
-- results lie in memory that the next replay overwrites: use them before calling again.
+- results lie in memory that the next replay overwrites. Noise is added to them in place, and what
+  is written there next has none: if anyone still holds a result by then (an optimizer that keeps
+  gradients, say), it is left to them, and calls are ordinary from then on.
 
 Dropout still draws anew at each replay: torch registers its generator with the graph. The noise of
 differential privacy is not part of what is recorded.
@@ -21,6 +23,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 __all__ = ["AFTER", "Captured", "record_on_gpu"]
 
@@ -36,6 +39,7 @@ class _Recording(NamedTuple):
     inputs: list[Tensor]
     replay: Callable[[], None]
     results: Any
+    holders: tuple[int, ...]
 
 
 def record_on_gpu(call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
@@ -65,7 +69,8 @@ class Captured:
         record: records a call; :func:`record_on_gpu` but for tests.
 
     Attributes:
-        refused: whether recording failed once; it is never tried again, and calls stay ordinary.
+        refused: whether recording failed once, or results were kept; it is never tried again, and
+            calls stay ordinary.
     """
 
     def __init__(self, call: Call, fixed: int, record: Record = record_on_gpu) -> None:
@@ -80,6 +85,9 @@ class Captured:
             self._runs += 1
             return self._call(*inputs)
         recording = self._recording
+        if recording is not None and _holders(recording.results) != recording.holders:
+            self._recording, self.refused = None, True
+            return self._call(*inputs)
         if recording is None or recording.places != _places(inputs[: self._fixed]):
             recording = self._recorded(inputs)
         if recording is None:
@@ -87,7 +95,8 @@ class Captured:
         for held, given in zip(recording.inputs, inputs[self._fixed :], strict=True):
             held.copy_(given, non_blocking=True)
         recording.replay()
-        return recording.results
+        # Aliases: whoever keeps one, or a view of it, is seen as a holder of its memory.
+        return pytree.tree_map_only(Tensor, Tensor.detach, recording.results)
 
     def _recorded(self, inputs: Sequence[Tensor]) -> _Recording | None:
         self._recording = None  # its memory may be used for the next
@@ -97,13 +106,21 @@ class Captured:
             if len({given.device for given in inputs}) != 1:
                 raise RuntimeError("inputs lie on several devices")
             replay, results = self._record(lambda: self._call(*fixed, *held))
+            holders = _holders(results)
         except Exception:  # the driver, libraries and kernels raise many kinds here
             self.refused = True
             return None
-        self._recording = _Recording(_places(fixed), held, replay, results)
+        self._recording = _Recording(_places(fixed), held, replay, results, holders)
         return self._recording
 
 
 def _places(tensors: Sequence[Tensor]) -> tuple[Any, ...]:
     """Where tensors lie, and how."""
     return tuple((tensor.data_ptr(), tensor.stride()) for tensor in tensors)
+
+
+def _holders(results: Any) -> tuple[int, ...]:
+    """How many tensors lie in the memory of each."""
+    tensors = [leaf for leaf in pytree.tree_leaves(results) if isinstance(leaf, Tensor)]
+    count = torch._C._storage_Use_Count  # pyright: ignore
+    return tuple(count(tensor.untyped_storage()._cdata) for tensor in tensors)

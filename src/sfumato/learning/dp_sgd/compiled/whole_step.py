@@ -147,6 +147,8 @@ class CompiledSum:
         batch = imitate(rows)
         values = tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
         leaves, spec = pytree.tree_flatten(values)
+        for leaf in leaves:
+            _kind(leaf)  # or says why not
         weights = self._weights(np.full(rows, 1 / copies), rows)
         with torch.autocast(self._device.type, enabled=False):
             self._trace(leaves, spec, _GRAIN, loss_scale, self._inputs(leaves, weights))
@@ -211,7 +213,9 @@ class CompiledSum:
         if self._backend == "eager":
             return graph
         # Channels are laid out in the graph itself: the compiler must not change its mind.
-        options: dict[str, Any] = {"layout_optimization": False}
+        # And where a value is rounded to 16 bits it must be rounded for all who read it: a norm
+        # computed beside it would otherwise see it as it was before.
+        options: dict[str, Any] = {"layout_optimization": False, "emulate_precision_casts": True}
         return torch.compile(
             graph,
             backend=self._backend,
@@ -329,7 +333,15 @@ def _rounded_up(units: int) -> int:
 
 
 def _kind(leaf: Any) -> Any:
-    return (tuple(leaf.shape), leaf.dtype) if isinstance(leaf, Tensor) else repr(leaf)
+    """What a graph depends on: a tensor's shape and type, or the value itself."""
+    if isinstance(leaf, Tensor):
+        return tuple(leaf.shape), leaf.dtype
+    if leaf is None or isinstance(leaf, (bool, int, float, str)):
+        return type(leaf), leaf
+    raise TrainingError(
+        f"a compiled step takes batches of tensors and plain values, got a {type(leaf).__name__}: "
+        "make it a tensor, or train with compile=False"
+    )
 
 
 def _fill(leaf: Any, rows: int) -> Any:

@@ -38,6 +38,7 @@ __all__ = ["Product", "by_kernels", "matched"]
 
 _HALF = (torch.bfloat16, torch.float16)
 _LARGEST_EXPONENT = 14  # float16 ends below 2^16
+_WIDEST = 60  # of a scale's exponent: the product of two is a float32 number like any other
 
 
 def by_kernels(tensor: Tensor, convolution: bool = False) -> bool:
@@ -62,8 +63,10 @@ def _shortened(factor: Tensor, units: int) -> tuple[Tensor, Tensor | None]:
     if factor.dtype in _HALF:
         return factor, None
     largest = factor.view(units, -1).abs().amax(1)
-    # The exponent's own bits: of 0 and of numbers that are not finite, a harmless one.
-    exponent = (largest.view(torch.int32) >> 23).clamp(32, 222) - 127 - _LARGEST_EXPONENT
+    # The exponent's own bits, within bounds: scales and their products stay finite, those of 0 and
+    # of numbers that are not finite, too.
+    exponent = (largest.view(torch.int32) >> 23) - 127 - _LARGEST_EXPONENT
+    exponent = exponent.clamp(-_WIDEST, _WIDEST)
     up = ((127 - exponent) << 23).view(torch.float32)
     short = (factor.view(units, -1) * up.view(-1, 1)).half().view(factor.shape)
     return short, ((127 + exponent) << 23).view(torch.float32)
@@ -135,10 +138,7 @@ class Product(Piece):
         """
         taps = self.geometry[0] * self.geometry[1]
         places = products.shape_of(self.x, self.g, self.geometry, self.units).places
-        lengths = [
-            torch.linalg.vector_norm(factor.reshape(self.units, -1).float(), dim=1)
-            for factor in (self.x, self.g)
-        ]
+        lengths = [row_norms(f.reshape(self.units, -1).float()) for f in (self.x, self.g)]
         slack = 4 * math.sqrt(places * taps) * torch.finfo(torch.float32).eps
         return slack * lengths[0] * lengths[1]
 
@@ -153,7 +153,9 @@ class Product(Piece):
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """Each unit's product, weighted when it is complete."""
-        scaled = weights.float() if self.scale is None else weights.float() * self.scale
+        scaled = weights.float()
+        if self.scale is not None:
+            scaled = torch.where(scaled == 0, 0.0, scaled * self.scale)
         if self.all_written is not None:
             shaped = scaled.view(-1, 1, 1)
             total = torch.where(shaped == 0, 0.0, shaped * self.all_written).sum(0)

@@ -27,7 +27,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from sfumato.learning.dp_sgd.gradients.pieces import Direct, Piece
+from sfumato.learning.dp_sgd.gradients.pieces import Direct, Piece, exact_type
 from sfumato.learning.dp_sgd.gradients.products import Product
 from sfumato.learning.dp_sgd.kernels import products
 from sfumato.learning.functions import FLOOR
@@ -61,12 +61,14 @@ class _Weights:
 
 def _facts_of(weight: Tensor, gain: Tensor) -> _Weights:
     """From parameters alone."""
-    exact = weight.detach().float() if weight.dtype != torch.float64 else weight.detach()
+    dtype = exact_type(weight.dtype)
+    # In float64: weights far from 0 would keep a part along the ones, which norms take for nothing.
+    exact = weight.detach().double()
     centred = exact - exact.mean((1, 2, 3), keepdim=True)
     length = centred.square().sum((1, 2, 3))
-    counted = (length >= FLOOR).to(exact.dtype)
-    inverse = length.clamp(min=FLOOR).rsqrt()
-    return _Weights(centred, inverse, gain.detach().to(exact.dtype), counted)
+    inverse = length.clamp(min=FLOOR).rsqrt().to(dtype)
+    counted = (length >= FLOOR).to(dtype)
+    return _Weights(centred.to(dtype), inverse, gain.detach().to(dtype), counted)
 
 
 @final

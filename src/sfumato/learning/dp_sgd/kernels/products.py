@@ -209,7 +209,7 @@ def _by_kernel(x: Tensor) -> bool:
 def _constants(x: Tensor, g: Tensor, geometry: list[int], shape: Shape) -> dict[str, Any]:
     kh, kw, sh, sw, ph, pw, dh, dw = geometry
     _, height, width, channels = x.shape
-    plain = (kh, kw, sh, sw, ph, pw) == (1, 1, 1, 1, 0, 0)
+    plain = (kh, kw, sh, sw, ph, pw) == (1, 1, 1, 1, 0, 0) and x.shape[1:3] == g.shape[1:3]
     return {
         "T": shape.places, "PLACES": g.shape[1] * g.shape[2], "OUT_W": g.shape[2],
         "H": height, "W": width, "C": channels, "R": shape.rows, "COLUMNS": shape.columns,

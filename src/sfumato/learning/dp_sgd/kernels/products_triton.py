@@ -94,7 +94,9 @@ def direct(
         total = tl.dot(tl.trans(left), right, total, input_precision="ieee")
     tl.store(squares + program, tl.sum(total * total))
     if WRITE:
-        where = written + unit * (R * COLUMNS) + rows[:, None] * COLUMNS + columns[None, :]
+        where = (
+            written + unit * R * COLUMNS + rows.to(tl.int64)[:, None] * COLUMNS + columns[None, :]
+        )
         tl.store(where, total, mask=(rows < R)[:, None] & (columns < COLUMNS)[None, :])
 
 
@@ -128,7 +130,7 @@ def row_facts(
         total = tl.dot(tl.trans(left), right, total, input_precision="ieee")
     held = (rows < R)[:, None] & (columns < COLUMNS)[None, :]
     along = tl.load(
-        directions + rows[:, None] * COLUMNS + columns[None, :], mask=held, other=0.0
+        directions + rows.to(tl.int64)[:, None] * COLUMNS + columns[None, :], mask=held, other=0.0
     )  # fmt: skip
     at = facts + ((unit * wide + tile % wide) * R + rows) * 3
     tl.store(at, tl.sum(total * total, axis=1), mask=rows < R)
@@ -201,7 +203,7 @@ def weighted(
             COLUMNS, KW, SH, SW, PH, PW, DH, DW, PLAIN, BR, BC, BT,
         )  # fmt: skip
         held = (rows < R)[:, None] & (columns < COLUMNS)[None, :]
-        tl.store(out + rows[:, None] * COLUMNS + columns[None, :], total, mask=held)
+        tl.store(out + rows.to(tl.int64)[:, None] * COLUMNS + columns[None, :], total, mask=held)
     left_over = (tiles - rounds * programs) * units
     item = (program.to(tl.int64) * left_over // programs).to(tl.int32)
     end = ((program + 1).to(tl.int64) * left_over // programs).to(tl.int32)
@@ -216,7 +218,9 @@ def weighted(
             SH, SW, PH, PW, DH, DW, PLAIN, BR, BC, BT,
         )  # fmt: skip
         held = (rows < R)[:, None] & (columns < COLUMNS)[None, :]
-        tl.atomic_add(out + rows[:, None] * COLUMNS + columns[None, :], total, mask=held)
+        tl.atomic_add(
+            out + rows.to(tl.int64)[:, None] * COLUMNS + columns[None, :], total, mask=held
+        )
         item += many
 
 
@@ -259,7 +263,7 @@ def weighted_rows(
             lower = (right.to(tl.float32) - upper.to(tl.float32)).to(tl.bfloat16)
             total = tl.dot(tl.trans(high), lower, total, input_precision="ieee")
             total = tl.dot(tl.trans(low), lower, total, input_precision="ieee")
-    where = parts + part.to(tl.int64) * (R * C) + rows[:, None] * C + columns[None, :]
+    where = parts + part.to(tl.int64) * R * C + rows.to(tl.int64)[:, None] * C + columns[None, :]
     tl.store(where, total, mask=(rows < R)[:, None] & (columns < C)[None, :])
 
 

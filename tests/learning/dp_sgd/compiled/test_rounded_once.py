@@ -1,0 +1,52 @@
+"""Norms see 16-bit numbers as the sums do: rounded, also where a compiler computes both at once."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from sfumato.learning.dp_sgd.clipped_sum import ClippedSum
+from sfumato.learning.dp_sgd.clipping import Flat
+from sfumato.learning.dp_sgd.compiled import CompiledSum
+from sfumato.learning.dp_sgd.gradients.tape import Tape
+from sfumato.learning.dp_sgd.physical import Part
+
+pytestmark = pytest.mark.usefixtures("singles")
+
+ROWS, WIDTH, CLIP = 32, 128, 1e-3
+
+
+class Difference(nn.Module):
+    """Two places whose gradients cancel but for what rounding their inputs leaves."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(WIDTH, WIDTH, bias=False)
+
+    def forward(self, x):
+        h = self.layer((x * 1.5).bfloat16())
+        return (h[:, 0] - h[:, 1]).float()
+
+
+def loss(model, x):
+    with torch.autocast("cpu", torch.bfloat16):
+        return model(x).sum(1)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_a_contribution_is_no_longer_than_the_clip_norm(backend):
+    torch.manual_seed(0)
+    halfway = (torch.rand(ROWS, WIDTH) * 0.9 + 1).bfloat16().float() + 2.0**-8
+    x = torch.stack([halfway * (1 + 2.0**-14), halfway * (1 - 2.0**-14)], 1) / 1.5
+    model = Difference()
+    parameters = dict(model.named_parameters())
+    tape, total = Tape(parameters), ClippedSum(parameters, Flat(CLIP))
+    with tape.recording(11, 11, learning=True):
+        losses = loss(model, x[:11])
+    tape.gradients(losses.sum())
+    compiled = CompiledSum(model, loss, tape, total, backend, capture=False)
+    weights = np.zeros(ROWS)
+    weights[3] = 1
+    compiled((x,), Part(0, np.arange(ROWS), weights, ROWS, last=True), 1.0)
+    length = float(total.sums["layer.weight"].double().norm())
+    assert 0.5 * CLIP <= length <= CLIP
