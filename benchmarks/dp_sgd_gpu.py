@@ -1,6 +1,7 @@
 """DP-SGD engines beside plain training on one GPU: time and memory of a step, in one table.
 
     python benchmarks/dp_sgd_gpu.py --out results.jsonl [--tasks wrn,gpt] [--precisions bf16]
+    python benchmarks/dp_sgd_gpu.py --out results.jsonl --prepare 5     # first: fills the caches
     python benchmarks/dp_sgd_gpu.py --table results.jsonl
     python benchmarks/dp_sgd_gpu.py --out /tmp/tiny.jsonl --device cpu --tiny      # a rehearsal
 
@@ -317,6 +318,23 @@ def run_all(given: argparse.Namespace) -> None:
         print(f"{' | '.join(job)}: {shown}  ({took:.0f} s)", file=sys.stderr, flush=True)
 
 
+def prepare_all(given: argparse.Namespace) -> None:
+    """Fills the compiler's caches, several engines at a time; nothing of it is timed."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    held = {(r["task"], r["precision"], r["engine"]) for r in read([given.out])}
+    wanted = [job for job in jobs(given) if job not in held and "compile" in job[2]]
+
+    def run(job: tuple[str, str, str]) -> None:
+        started = time.perf_counter()
+        said = run_apart(given, job).get("failed", "ready")
+        took = time.perf_counter() - started
+        print(f"{' | '.join(job)}: {said}  ({took:.0f} s)", file=sys.stderr, flush=True)
+
+    with ThreadPoolExecutor(given.prepare) as pool:
+        list(pool.map(run, wanted))
+
+
 def print_table(results: list[Result]) -> None:
     """Markdown; the last result of each engine counts."""
     from gpu_engines import ENGINES
@@ -358,6 +376,7 @@ def arguments() -> argparse.Namespace:
     add("--rows", type=int, default=0, help="another batch than the task's")
     add("--device", default="cuda")
     add("--tiny", action="store_true", help="small models and batches, for a rehearsal")
+    add("--prepare", type=int, default=0, help="only compile, so many engines at a time")
     add("--largest", action="store_true", help="also find the largest batch that fits")
     add("--memory", type=float, default=0, help="GiB at most")
     add("--fastdp", default="", help="a checkout of fast-differential-privacy")
@@ -374,6 +393,8 @@ def main() -> None:
         print(json.dumps(measure(given)))
     elif given.table:
         print_table(read(given.table))
+    elif given.prepare:
+        prepare_all(given)
     else:
         run_all(given)
         print_table(read([given.out]))

@@ -7,9 +7,9 @@ the time, so images are normal numbers and labels uniform.
 
 ========  ==================================================================================
 cnn       the CNN of Opacus' MNIST example, 28x28, batch 2048
-wrn       WRN-16-4, group normalisation and standardised weights, 32x32, batch 512
+wrn       WRN-16-4 with group normalisation, 32x32, batch 512
 wrn4096   the same, batch 4096
-wrnconv   the same with ordinary convolutions, for which the peers have rules; batch 512
+wrnstd    the same with standardised weights, for which the peers have no rules; batch 512
 vit       ViT-small: 12 layers, 384 wide, 6 heads, patches of 4 at 32x32, batch 512
 gpt       12 layers, 768 wide, 12 heads, 8192 words, 256 tokens, batch 32
 gpt1024   the same with 1024 tokens, batch 8
@@ -269,9 +269,9 @@ def tasks(tiny: bool = False) -> dict[str, Task]:
     first = ("words", "places")
     listed = (
         Task("cnn", cnn, (1, 28, 28), 10, 2048, False, True, ("0.bias",)),
-        Task("wrn", lambda: wrn(tiny, True), picture, 10, 512, False, True),
-        Task("wrn4096", lambda: wrn(tiny, True), picture, 10, 4096, False, True),
-        Task("wrnconv", lambda: wrn(tiny, False), picture, 10, 512, False, True, ("0.bias",)),
+        Task("wrn", lambda: wrn(tiny, False), picture, 10, 512, False, True, ("0.bias",)),
+        Task("wrn4096", lambda: wrn(tiny, False), picture, 10, 4096, False, True, ("0.bias",)),
+        Task("wrnstd", lambda: wrn(tiny, True), picture, 10, 512, False, True),
         Task("vit", lambda: vit(tiny), picture, 10, 512, origin=("patches.bias", "places")),
         Task("gpt", lambda: gpt(tiny, short), (short,), words, 32, origin=first),
         Task("gpt1024", lambda: gpt(tiny, long), (long,), words, 8, origin=first),
