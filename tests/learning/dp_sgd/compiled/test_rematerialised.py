@@ -1,6 +1,8 @@
 """The rearranged step computes what the traced one does, holds little, and stores what it sums."""
 
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -301,3 +303,33 @@ def test_private_training_holds_little_more_than_plain(kind, stand_ins, private,
         step()
         add()
     assert held(add) <= 1.2 * held(step)
+
+
+def test_in_a_fresh_process_a_network_with_pooling_is_rearranged_too():
+    """Some of torch's decompositions need more of its compiler than they import."""
+    code = """
+import numpy as np, torch
+from torch import nn
+from torch.nn import functional as F
+from sfumato.learning.dp_sgd.clipped_sum import ClippedSum
+from sfumato.learning.dp_sgd.clipping import Flat
+from sfumato.learning.dp_sgd.compiled import CompiledSum
+from sfumato.learning.dp_sgd.gradients.tape import Tape
+from sfumato.learning.dp_sgd.physical import Part
+
+def loss(m, x, y):
+    return F.cross_entropy(m(x), y, reduction="none")
+
+model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(18, 3))
+x, y = torch.randn(16, 1, 8, 8), torch.zeros(16, dtype=torch.long)
+held = dict(model.named_parameters())
+tape, total = Tape(held), ClippedSum(held, Flat(1.0))
+with tape.recording(11, 11, learning=True):
+    losses = loss(model, x[:11], y[:11])
+tape.gradients(losses.sum())
+step = CompiledSum(model, loss, tape, total, "eager")
+step((x, y), Part(0, np.arange(16), np.ones(16), 16, last=True), 1.0)
+print([graph.rearranged for graph in step._graphs.values()])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[True]"

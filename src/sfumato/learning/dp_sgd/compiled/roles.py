@@ -9,6 +9,7 @@ setting that shortens float32 factors (TF32) must not reach.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -72,6 +73,9 @@ def simplified(graph: GraphModule, inputs: Sequence[Tensor], extra: int) -> Grap
     from torch._functorch.compile_utils import fx_graph_cse
     from torch._inductor.decomposition import select_decomp_table
 
+    importlib.import_module(
+        "torch._inductor.lowering"
+    )  # which some decompositions take for granted
     with torch.no_grad():
         module = make_fx(
             torch.func.functionalize(graph, remove="mutations"),
