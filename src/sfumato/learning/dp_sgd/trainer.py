@@ -196,10 +196,12 @@ class DPSGD(ChargedOnce):
         )
         self._charge = Charge(open_ledger(ledger), dataset, analyst)
         self._charge.check(self.plan)
-        self._resuming = Resuming(
-            checkpoints, checkpoint_every, self.plan, self._state_holders(),
-            coins.private and self._noise.private,
-        )  # fmt: skip
+        holders = {
+            "model": model, "optimizer": optimizer, "scheduler": scheduler,
+            "average": self._average, "step": self._step,
+        }  # fmt: skip
+        private = coins.private and self._noise.private
+        self._resuming = Resuming(checkpoints, checkpoint_every, self.plan, holders, private)
         self._wanted_progress = progress
         self._progress = choose_progress(False)
         self._rehearsed = False
@@ -444,9 +446,3 @@ class DPSGD(ChargedOnce):
         self._steps_taken = self._resuming.resume(self._charge)
         self._watch.accept()
         return self
-
-    def _state_holders(self) -> dict[str, Any]:
-        return {
-            "model": self.model, "optimizer": self.optimizer, "scheduler": self._step.scheduler,
-            "average": self._average, "step": self._step,
-        }  # fmt: skip

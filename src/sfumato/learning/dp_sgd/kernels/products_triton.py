@@ -65,6 +65,30 @@ def _gradients(
 
 
 @triton.jit
+def _product_tile(
+    x, g, unit, rows, columns,
+    T: tl.constexpr, PLACES: tl.constexpr, OUT_W: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, R: tl.constexpr, COLUMNS: tl.constexpr,
+    KW: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr,
+    DH: tl.constexpr, DW: tl.constexpr, PLAIN: tl.constexpr,
+    BR: tl.constexpr, BC: tl.constexpr, BT: tl.constexpr,
+):  # fmt: skip
+    """A tile of one unit's gradient, in registers."""
+    even_g: tl.constexpr = T % BT == 0 and R % BR == 0
+    even_x: tl.constexpr = T % BT == 0 and COLUMNS % BC == 0
+    total = tl.zeros((BR, BC), dtype=tl.float32)
+    for first in range(0, T, BT):
+        t = first + tl.arange(0, BT)
+        left = _gradients(g, unit, t, rows, t < T, T, R, even_g)
+        right = _patches(
+            x, unit, t, columns, t < T, T, PLACES, OUT_W, H, W, C, COLUMNS, KW, SH, SW, PH, PW,
+            DH, DW, PLAIN, even_x,
+        )  # fmt: skip
+        total = tl.dot(tl.trans(left), right, total, input_precision="ieee")
+    return total
+
+
+@triton.jit
 def direct(
     x, g, squares, written,
     T: tl.constexpr, PLACES: tl.constexpr, OUT_W: tl.constexpr,
@@ -81,17 +105,10 @@ def direct(
     tile = program % (tall * wide)
     rows = (tile // wide) * BR + tl.arange(0, BR)
     columns = (tile % wide) * BC + tl.arange(0, BC)
-    even_g: tl.constexpr = T % BT == 0 and R % BR == 0
-    even_x: tl.constexpr = T % BT == 0 and COLUMNS % BC == 0
-    total = tl.zeros((BR, BC), dtype=tl.float32)
-    for first in range(0, T, BT):
-        t = first + tl.arange(0, BT)
-        left = _gradients(g, unit, t, rows, t < T, T, R, even_g)
-        right = _patches(
-            x, unit, t, columns, t < T, T, PLACES, OUT_W, H, W, C, COLUMNS, KW, SH, SW, PH, PW,
-            DH, DW, PLAIN, even_x,
-        )  # fmt: skip
-        total = tl.dot(tl.trans(left), right, total, input_precision="ieee")
+    total = _product_tile(
+        x, g, unit, rows, columns, T, PLACES, OUT_W, H, W, C, R, COLUMNS, KW, SH, SW, PH, PW, DH,
+        DW, PLAIN, BR, BC, BT,
+    )  # fmt: skip
     tl.store(squares + program, tl.sum(total * total))
     if WRITE:
         where = (
@@ -117,17 +134,10 @@ def row_facts(
     tile = program % (tall * wide)
     rows = (tile // wide) * BR + tl.arange(0, BR)
     columns = (tile % wide) * BC + tl.arange(0, BC)
-    even_g: tl.constexpr = T % BT == 0 and R % BR == 0
-    even_x: tl.constexpr = T % BT == 0 and COLUMNS % BC == 0
-    total = tl.zeros((BR, BC), dtype=tl.float32)
-    for first in range(0, T, BT):
-        t = first + tl.arange(0, BT)
-        left = _gradients(g, unit, t, rows, t < T, T, R, even_g)
-        right = _patches(
-            x, unit, t, columns, t < T, T, PLACES, OUT_W, H, W, C, COLUMNS, KW, SH, SW, PH, PW,
-            DH, DW, PLAIN, even_x,
-        )  # fmt: skip
-        total = tl.dot(tl.trans(left), right, total, input_precision="ieee")
+    total = _product_tile(
+        x, g, unit, rows, columns, T, PLACES, OUT_W, H, W, C, R, COLUMNS, KW, SH, SW, PH, PW, DH,
+        DW, PLAIN, BR, BC, BT,
+    )  # fmt: skip
     held = (rows < R)[:, None] & (columns < COLUMNS)[None, :]
     along = tl.load(
         directions + rows.to(tl.int64)[:, None] * COLUMNS + columns[None, :], mask=held, other=0.0
