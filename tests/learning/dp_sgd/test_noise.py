@@ -11,6 +11,7 @@ from scipy import stats
 
 from sfumato.core.randomness import SYSTEM, SeededCoins
 from sfumato.learning.dp_sgd import noise
+from sfumato.learning.dp_sgd.kernels.updates import Descent
 from sfumato.learning.dp_sgd.noise import (
     LARGEST_COIN_NOISE,
     ChaChaNoise,
@@ -369,6 +370,15 @@ def test_the_default_is_coins_on_a_cpu():
     assert chosen.coins is coins
     placed = PlacedNoise(SeededCoins(2)).normal(torch.empty(9), 1.0)
     assert torch.equal(placed, CoinNoise(SeededCoins(2)).normal(torch.empty(9), 1.0))
+
+
+def test_an_update_takes_the_same_noise_as_a_mean():
+    total = torch.linspace(-3, 3, 2500)
+    noisy_mean(ChaChaNoise(SeededCoins(2)), total, 0.5, 7.0, mean := torch.empty(2500))
+    for source in (ChaChaNoise(SeededCoins(2)), PlacedNoise(SeededCoins(2))):
+        assert not source.updates(total)  # not worth it here
+        source.noisy_update(Descent(p := torch.zeros(2500), None, lr=1.0), total, 0.5, 7.0)
+        assert torch.equal(p, -mean)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")

@@ -12,7 +12,8 @@ A source of noise gives independent normal numbers in a tensor's shape, type and
 
 :func:`default_noise` chooses. A step needs "sum plus noise, divided by the expected lot size":
 :func:`noisy_mean` asks a source for it in one pass where the source has a way, and composes it of
-``normal`` otherwise.
+``normal`` otherwise. ChaCha20 on a CUDA device updates a parameter in the same pass, too; what
+sources may offer is said in :mod:`~sfumato.learning.dp_sgd.noise_source`.
 
 All of it is floating point: the analysis assumes ideal Gaussian noise, and a record must say so.
 The largest number that can come out is stated by each source, in standard deviations.
@@ -28,7 +29,7 @@ import math
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NoReturn, Protocol, final, runtime_checkable
+from typing import Any, NoReturn, final
 
 import numpy as np
 import torch
@@ -37,7 +38,16 @@ from torch import Tensor
 
 from sfumato.core import validation
 from sfumato.core.randomness import SYSTEM, Coins, SystemCoins
-from sfumato.learning.dp_sgd.kernels import chacha
+from sfumato.learning.dp_sgd.kernels import chacha, updates
+from sfumato.learning.dp_sgd.kernels.updates import Update
+from sfumato.learning.dp_sgd.noise_source import (
+    FusedNoise,
+    NoiseSource,
+    UpdatingNoise,
+    checked,
+    checked_mean,
+    noisy_mean,
+)
 
 __all__ = [
     "LARGEST_COIN_NOISE",
@@ -47,6 +57,7 @@ __all__ = [
     "NoiseSource",
     "PlacedNoise",
     "TorchNoise",
+    "UpdatingNoise",
     "default_noise",
     "noisy_mean",
 ]
@@ -57,52 +68,6 @@ LARGEST_COIN_NOISE = math.sqrt(2 * 65 * math.log(2))
 _BLOCK = 1 << 15  # numbers at a time: they stay in a core's cache
 _MANY = 1 << 18  # numbers from which several threads are worth starting
 _MOST_THREADS = 16
-
-
-class NoiseSource(Protocol):
-    """Where the noise of a run comes from."""
-
-    @property
-    def name(self) -> str:
-        """For the record."""
-        ...
-
-    @property
-    def private(self) -> bool:
-        """Whether the noise may be called private."""
-        ...
-
-    def normal(self, like: Tensor, std: float) -> Tensor:
-        """Fresh independent N(0, std^2) numbers in the shape, type and place of ``like``."""
-        ...
-
-
-@runtime_checkable
-class FusedNoise(Protocol):
-    """A source that adds its noise and divides in one pass."""
-
-    def noisy_mean(self, total: Tensor, std: float, size: float, out: Tensor) -> None:
-        """Writes ``(total + noise) / size`` to ``out``, with fresh N(0, std^2) noise."""
-        ...
-
-
-@torch.no_grad()
-def noisy_mean(source: NoiseSource, total: Tensor, std: float, size: float, out: Tensor) -> None:
-    """Writes ``(total + noise) / size`` to ``out``, with fresh N(0, std^2) noise from ``source``.
-
-    Args:
-        source: where noise comes from; its own ``noisy_mean`` does the work if it has one.
-        total: a clean sum.
-        std: standard deviation of the noise.
-        size: the expected lot size.
-        out: of the sum's shape and place, of any floating-point type; ``total`` itself, or memory
-            that does not overlap with it.
-    """
-    if isinstance(source, FusedNoise):
-        source.noisy_mean(total, std, size, out)
-    else:
-        size = _checked_mean(total, size, out)
-        out.copy_((total + source.normal(total, std)) / size)
 
 
 @final
@@ -135,7 +100,7 @@ class CoinNoise:
 
     def normal(self, like: Tensor, std: float) -> Tensor:
         """Fresh noise; see :class:`NoiseSource`."""
-        std = _checked(like, std)
+        std = checked(like, std)
         out = torch.empty(like.numel(), dtype=like.dtype)
 
         def fill(start: int) -> None:
@@ -227,7 +192,7 @@ class ChaChaNoise:
     @torch.no_grad()
     def normal(self, like: Tensor, std: float) -> Tensor:
         """Fresh noise; see :class:`NoiseSource`."""
-        std = _checked(like, std)
+        std = checked(like, std)
         out = torch.empty(like.numel(), dtype=like.dtype, device=like.device)
         self._fill(out, std)
         return out.view(like.shape)
@@ -235,7 +200,7 @@ class ChaChaNoise:
     @torch.no_grad()
     def noisy_mean(self, total: Tensor, std: float, size: float, out: Tensor) -> None:
         """``(total + noise) / size`` in one pass; see :func:`noisy_mean`."""
-        std, size = _checked(total, std), _checked_mean(total, size, out)
+        std, size = checked(total, std), checked_mean(total, size, out)
         if total.is_contiguous() and out.is_contiguous():
             self._fill(out.view(-1), std, total.reshape(-1), size)
         else:
@@ -243,32 +208,67 @@ class ChaChaNoise:
             self._fill(flat, std, flat, size)
             out.copy_(flat.view(total.shape))
 
+    def updates(self, total: Tensor) -> bool:
+        """True where the kernel runs, for float32; see :class:`UpdatingNoise`."""
+        return total.dtype == torch.float32 and _kernels_run(total)
+
+    def noisy_update(self, by: Update, total: Tensor, std: float, size: float) -> None:
+        """A noisy mean and what becomes of it; see :class:`UpdatingNoise`.
+
+        The mean is the one that :meth:`noisy_mean` would have given of the numbers as they lie in
+        memory, so the release is the same. Parameter, state and sum must be float32, in one place,
+        laid out alike and without gaps.
+        """
+        std, size = checked(total, std), checked_mean(total, size, by.parameter)
+        if not updates.alike(total, *by.written):
+            validation.fail("total", "float32, without gaps, laid out like what it updates", total)
+        segment = self._take(total, std, exact=False)
+        if segment.blocks:
+            _updater(total)(by, total, std, size, segment)
+
     def _fill(
         self, out: Tensor, std: float, total: Tensor | None = None, size: float = 1.0
     ) -> None:
         exact = torch.float64 in (out.dtype, out.dtype if total is None else total.dtype)
-        if not exact and std and not _LEAST_STD <= std <= _MOST_STD:
-            validation.fail("std", f"0, or from {_LEAST_STD:g} to {_MOST_STD:g} in float32", std)
-        if out.is_cuda and torch.cuda.is_current_stream_capturing():
-            raise RuntimeError("a CUDA graph's replays would repeat its noise: draw it outside")
-        segment = self._stream.take(out.numel())
+        segment = self._take(out, std, exact)
         if segment.blocks:
             _filler(out, exact)(out, std, segment, total, size)
+
+    def _take(self, like: Tensor, std: float, exact: bool) -> chacha.Segment:
+        """Blocks for one pass over ``like``."""
+        if not exact and std and not _LEAST_STD <= std <= _MOST_STD:
+            validation.fail("std", f"0, or from {_LEAST_STD:g} to {_MOST_STD:g} in float32", std)
+        if like.is_cuda and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("a CUDA graph's replays would repeat its noise: draw it outside")
+        return self._stream.take(like.numel())
 
 
 _LEAST_STD, _MOST_STD = 1e-30, 1e30  # outside, noise would vanish or overflow
 
 
+def _kernels_run(tensor: Tensor) -> bool:
+    """Whether Triton's kernels do, where the tensor is."""
+    from sfumato.learning.dp_sgd.kernels.here import triton_is_here
+
+    return tensor.is_cuda and triton_is_here()
+
+
 def _filler(out: Tensor, exact: bool) -> Callable[..., None]:
     """The kernel where it can run, its twin elsewhere."""
-    if out.is_cuda and not exact:
-        from sfumato.learning.dp_sgd.kernels.here import triton_is_here
+    if _kernels_run(out) and not exact:
+        from sfumato.learning.dp_sgd.kernels.chacha_triton import fill
 
-        if triton_is_here():
-            from sfumato.learning.dp_sgd.kernels.chacha_triton import fill
-
-            return fill
+        return fill
     return chacha.fill
+
+
+def _updater(total: Tensor) -> Callable[..., None]:
+    """Likewise."""
+    if _kernels_run(total):
+        from sfumato.learning.dp_sgd.kernels.chacha_triton import update
+
+        return update
+    return updates.update
 
 
 @final
@@ -303,6 +303,14 @@ class PlacedNoise:
     def noisy_mean(self, total: Tensor, std: float, size: float, out: Tensor) -> None:
         """``(total + noise) / size``; see :func:`noisy_mean`."""
         noisy_mean(self._for(total), total, std, size, out)
+
+    def updates(self, total: Tensor) -> bool:
+        """True on a CUDA device with Triton, for float32; see :class:`UpdatingNoise`."""
+        return self._far.updates(total)
+
+    def noisy_update(self, by: Update, total: Tensor, std: float, size: float) -> None:
+        """By ChaCha20, wherever the sum is; see :class:`UpdatingNoise`."""
+        self._far.noisy_update(by, total, std, size)
 
     def _for(self, tensor: Tensor) -> CoinNoise | ChaChaNoise:
         return self._far if tensor.is_cuda else self._near
@@ -349,7 +357,7 @@ class TorchNoise:
 
     def normal(self, like: Tensor, std: float) -> Tensor:
         """Fresh noise; see :class:`NoiseSource`."""
-        std = _checked(like, std)
+        std = checked(like, std)
         generator = self._generator or self._on(like.device)
         draws = torch.randn(
             like.shape, generator=generator, dtype=torch.float64, device=like.device
@@ -382,16 +390,3 @@ def _started(device: torch.device, coins: Coins) -> torch.Generator:
 def _tensor(array: NDArray[Any]) -> Tensor:
     """The same memory as a tensor."""
     return torch.from_numpy(array)  # pyright: ignore[reportUnknownMemberType]
-
-
-def _checked(like: Tensor, std: float) -> float:
-    if not like.is_floating_point():
-        validation.fail("like", "a tensor of floating-point numbers", like.dtype)
-    return validation.non_negative("std", std)
-
-
-def _checked_mean(total: Tensor, size: float, out: Tensor) -> float:
-    if out.shape != total.shape or out.device != total.device or not out.is_floating_point():
-        needed = f"floating point, {tuple(total.shape)} on {total.device} like total"
-        validation.fail("out", needed, (out.dtype, tuple(out.shape), out.device))
-    return validation.positive("size", size)

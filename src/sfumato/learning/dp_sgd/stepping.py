@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from sfumato.learning.dp_sgd.neighbouring import in_one_piece
 from sfumato.learning.dp_sgd.noise import FusedNoise, NoiseSource, noisy_mean
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.progress import Facts, Progress
+from sfumato.learning.dp_sgd.updating import NoisyUpdates, brought_together
 
 __all__ = ["NoisyStep", "as_training_error"]
 
@@ -106,18 +107,24 @@ class NoisyStep:
 
     @torch.no_grad()
     def apply(self, step: int) -> None:
-        """Adds the noise and steps the optimizer; the lot is empty afterwards."""
+        """Adds the noise and steps the optimizer; the lot is empty afterwards.
+
+        Large parameters may be updated in the pass that adds their noise. The noisy mean that is
+        released is the same as ever, and the update is post-processing of it.
+        """
         size = self.plan.lots.expected_size
         multiplier = self.plan.noise_at(step)
         clipping, bounds = self.sum.clipping, self.sum.bounds
         self._signal, self._spread = [], 0.0
         stds = clipping.noise_scales(multiplier, bounds)
+        updates = NoisyUpdates(self.optimizer, self.noise)
         for index, std in enumerate(stds):
             if isinstance(self.noise, FusedNoise):
-                self._release_together(index, std, size)
+                self._release_together(index, std, size, updates)
             else:
                 self._release_each(index, std, size)
-        self.optimizer.step()
+        updates.run(size)
+        self.optimizer.step()  # all others: those that have a gradient
         for p in self.parameters.values():
             p.grad = None
         if self.scheduler is not None:
@@ -131,25 +138,32 @@ class NoisyStep:
         """A group's noisy means, one parameter at a time."""
         for name in self.sum.groups[index]:
             p, clean = self.parameters[name], self.sum.sums[name]
-            self._note_signal(clean, std)
+            self._note_signal([clean], std)
             noisy = clean + self.noise.normal(clean, std)
             p.grad = (noisy / size).to(p.dtype)
 
-    def _release_together(self, index: int, std: float, size: float) -> None:
-        """A group's noisy means in few passes, in place of the sums, which are not needed again."""
-        names, sums = self.sum.groups[index], self.sum.sums
-        for total in in_one_piece(sums[name] for name in names):
-            self._note_signal(total, std)
+    def _release_together(self, index: int, std: float, size: float, updates: NoisyUpdates) -> None:
+        """A group's noisy means in few passes, in place of the sums, which are not needed again.
+
+        The sums that ``updates`` takes stay as they are.
+        """
+        sums = {name: self.sum.sums[name] for name in self.sum.groups[index]}
+        self._note_signal(in_one_piece(sums.values()) if self.watched else sums.values(), std)
+        left = {n: s for n, s in sums.items() if not updates.take(self.parameters[n], s, std)}
+        if len(left) < len(sums):
+            left = brought_together(left, self.parameters)
+        for total in in_one_piece(left.values()):
             noisy_mean(self.noise, total, std, size, total)
-        for name in names:
-            p, mean = self.parameters[name], sums[name]
+        for name, mean in left.items():
+            p = self.parameters[name]
             fits = mean.dtype == p.dtype and mean.stride() == p.stride()
             p.grad = mean if fits else torch.empty_like(p).copy_(mean)
 
-    def _note_signal(self, clean: Tensor, std: float) -> None:
-        if self.watched:
-            self._signal.append(torch.linalg.vector_norm(clean))
-        self._spread += clean.numel() * std**2
+    def _note_signal(self, clean: Iterable[Tensor], std: float) -> None:
+        for part in clean:
+            if self.watched:
+                self._signal.append(torch.linalg.vector_norm(part))
+            self._spread += part.numel() * std**2
 
     def _adapt(self, clipping: Adaptive, size: float) -> None:
         assert clipping.count_noise is not None

@@ -10,6 +10,7 @@ from torch import nn
 from sfumato.learning.dp_sgd.clipped_sum import ClippedSum
 from sfumato.learning.dp_sgd.clipping import Flat
 from sfumato.learning.dp_sgd.compiled import CompiledSum
+from sfumato.learning.dp_sgd.gradients import settling
 from sfumato.learning.dp_sgd.gradients.tape import Tape
 from sfumato.learning.dp_sgd.physical import Part
 
@@ -56,3 +57,27 @@ def test_a_contribution_is_no_longer_than_the_clip_norm(backend):
     compiled((x,), Part(0, np.arange(ROWS), weights, ROWS, last=True), 1.0)
     length = float(total.sums["layer.weight"].double().norm())
     assert 0.5 * CLIP <= length <= CLIP
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+def test_the_compiler_is_told_where_it_makes_norms_of_short_numbers_itself(monkeypatch, kernels):
+    """Not where kernels of our own do, which read them from memory."""
+    if kernels:
+        monkeypatch.setattr(settling, "by_kernels", lambda tensor, convolution=False: True)
+    model = Difference()
+    parameters = dict(model.named_parameters())
+    tape, total = Tape(parameters), ClippedSum(parameters, Flat(CLIP))
+    x = torch.randn(ROWS, 2, WIDTH)
+    with tape.recording(11, 11, learning=True):
+        losses = loss(model, x[:11])
+    tape.gradients(losses.sum())
+    compiled = CompiledSum(model, loss, tape, total, "eager", capture=False)
+    told = []
+    optimised = compiled._optimised
+    monkeypatch.setattr(
+        compiled,
+        "_optimised",
+        lambda graph, rounds: (told.append(rounds), optimised(graph, rounds))[1],
+    )
+    compiled((x,), Part(0, np.arange(ROWS), np.ones(ROWS), ROWS, last=True), 1.0)
+    assert told == [not kernels]

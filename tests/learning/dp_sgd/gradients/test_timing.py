@@ -44,7 +44,7 @@ def clock(*seconds):
     left, asked = list(seconds), []
 
     def measure(call):
-        asked.append(call().shape)
+        asked.append(len(call()[0]))
         return left.pop(0)
 
     return measure, asked
@@ -57,7 +57,7 @@ def test_a_close_call_is_timed_once_for_each_size():
     assert confirmed_way(x * 5, g + 1, MATRIX, 3, measure) == "direct"
     assert len(asked) == 2
     assert confirmed_way(*factors(41, 64, 64), MATRIX, 3, measure) == "gram"
-    assert asked == [(3,)] * 4
+    assert asked == [3] * 4
 
 
 def test_a_clear_call_and_other_ways_are_not_timed():
@@ -74,7 +74,7 @@ def test_real_tensors_are_timed_while_a_graph_is_traced():
     kinds = []
 
     def watched(call):
-        kinds.append(type(call()))
+        kinds.append(type(call()[0]))
         return measure(call)
 
     def traced(x, g):
@@ -84,4 +84,4 @@ def test_real_tensors_are_timed_while_a_graph_is_traced():
     graph = make_fx(traced, tracing_mode="fake")(*factors(40, 64, 64))
     assert kinds == [torch.Tensor] * 2
     assert len(graph.graph.nodes) == 4  # two inputs, one sum, one output
-    assert asked == [(3,)] * 2
+    assert asked == [3] * 2

@@ -141,6 +141,96 @@ def near(found, expected, tolerance=1e-5):
     assert error <= tolerance * expected.double().norm() + 1e-30
 
 
+# --- by an ordinary matrix product, what is rounded charged to the norms ------------------------
+
+
+def test_a_scaled_sum_is_that_of_rounded_activations():
+    x, g = factors(5, 12, 1, 40, 48, MATRIX, torch.bfloat16)
+    weights = torch.tensor([0.3, 0.0, 1.0, 1e-20, 0.7])
+    exact = by_autograd(x, g, MATRIX, 5)
+    x[1], g[1] = math.nan, math.inf
+    found = products.scaled_sum(x, g, weights, 5).double()
+    wanted = torch.tensordot(weights.double(), exact, 1)
+    error = (found - wanted).norm()
+    assert error <= 2**-8 * (weights[:, None, None] * exact).norm(dim=(1, 2)).sum()
+    assert error >= 2**-14 * wanted.norm()  # it is rounded
+
+
+def settled(x, g):
+    units, rows, columns = len(x), g.shape[3], x.shape[3]
+    piece = Product.of(x, g, MATRIX, units, (rows, columns)).settle()
+    norms = piece.squared_norms().sqrt().view(-1, 1)
+    scales = Flat(1.0).scales(norms, (1.0,), ROUNDING["float32"])[:, 0]
+    return piece, norms[:, 0].double(), scales
+
+
+def longest(piece, scales):
+    """Of the units' contributions, each alone."""
+    alone = [torch.where(torch.arange(len(scales)) == u, scales, 0.0) for u in range(len(scales))]
+    return max(float(piece.weighted_sum(one).double().norm()) for one in alone)
+
+
+def nearly_cancelling(seed, places, columns=24, rows=40):
+    """Places in pairs whose activations differ in their last bit, with opposite gradients."""
+    torch.manual_seed(seed)
+    x = (torch.rand(4, places, 1, columns) + 1).bfloat16()
+    x[:, 1::2] = (x[:, 0::2].float() * (1 + 2**-7)).bfloat16()
+    g = torch.randn(4, places, 1, rows).bfloat16()
+    g[:, 1::2] = -g[:, 0::2]
+    return x, g
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10**6), pairs=st.integers(1, 6), exponent=st.integers(-30, 30),
+    cancelling=st.booleans(),
+)  # fmt: skip
+def test_what_a_scaled_sum_rounds_is_in_the_norms(seed, pairs, exponent, cancelling):
+    x, g = nearly_cancelling(seed, 2 * pairs)
+    if not cancelling:
+        g = torch.randn(g.shape).bfloat16()
+    piece, norms, scales = settled(x * 2.0**exponent, g)
+    assert piece._by_matrix_product
+    assert longest(piece, scales) <= 1.0
+    exact = by_autograd(x * 2.0**exponent, g, MATRIX, 4).flatten(1).norm(dim=1)
+    lengths = x.double().norm(dim=3) * 2.0**exponent * g.double().norm(dim=3)
+    assert (norms >= exact).all()
+    assert (norms <= exact * (1 + 1e-3) + (2**-8 + 3e-3) * lengths.sum((1, 2))).all()
+
+
+@pytest.mark.parametrize("allowed", [products.ROUNDED, 0.0])
+def test_without_its_allowance_a_contribution_would_be_too_long(monkeypatch, allowed):
+    """All activations alike, so that all are rounded in the same direction."""
+    monkeypatch.setattr(products, "ROUNDED", allowed)
+    x = torch.ones(64, 2, 1, 24)
+    x[:, 1] += 2**-5
+    g = torch.linspace(1, 2, 64).view(64, 1, 1, 1).expand(64, 2, 1, 40).clone()
+    g[:, 1] *= -1
+    piece, _, scales = settled(x.bfloat16(), g.bfloat16())
+    assert longest(piece, scales) <= 1.0 if allowed else longest(piece, scales) > 1.05
+
+
+def test_the_allowance_is_small_where_places_have_nothing_to_do_with_each_other():
+    """The spectral bound: places that do not cohere cannot add up their errors."""
+    torch.manual_seed(0)
+    x, g = torch.randn(2, 128, 1, 256).bfloat16(), torch.randn(2, 128, 1, 512).bfloat16()
+    _, norms, _ = settled(x, g)
+    exact = by_autograd(x, g, MATRIX, 2).flatten(1).norm(dim=1)
+    assert (norms / exact <= 1.02).all()  # by lengths alone it would be 1.044
+
+
+@on_gpu
+@pytest.mark.parametrize(("t", "c", "r"), [(2, 8, 16), (16, 100, 37), (200, 768, 2304)])
+def test_kernels_of_scaled_sums_are_their_twins(t, c, r):
+    x, g = factors(6, t, 1, c, r, MATRIX, torch.bfloat16, "cuda")
+    weights = torch.rand(6, device="cuda")
+    weights[2] = 0
+    x[2], g[2] = math.inf, math.nan
+    expected = products.scaled_sum(x.cpu(), g.cpu(), weights.cpu(), 6)
+    near(products.scaled_sum(x, g, weights, 6), expected)
+    near(products.row_lengths(x[3, :, 0]), products.row_lengths(x[3, :, 0].cpu()))
+
+
 # --- the piece ----------------------------------------------------------------------------------
 
 

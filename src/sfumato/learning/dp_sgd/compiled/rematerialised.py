@@ -35,6 +35,7 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from sfumato.learning.dp_sgd.compiled.roles import (
+    ALLOWANCE,
     BACKWARD,
     CHAIN,
     NORM,
@@ -49,7 +50,7 @@ from sfumato.learning.dp_sgd.compiled.roles import (
     results_of,
 )
 
-__all__ = ["as_traced", "rematerialised"]
+__all__ = ["as_traced", "reads_short_numbers", "rematerialised"]
 
 _aten, _prims = torch.ops.aten, torch.ops.prims
 _VIEWS = {
@@ -147,6 +148,28 @@ def _store_what_sums_read(graph: Graph) -> None:
             stored = _stored(graph, node, NORM)
         for user in users if stored is not node else ():
             user.replace_input_with(node, stored)
+
+
+def reads_short_numbers(module: GraphModule) -> bool:
+    """Whether a norm is left to the compiler that is made of 16-bit numbers which sums read again.
+
+    A compiler may see such numbers before they are rounded, even where it stores them. Operations
+    of our own read them from memory.
+    """
+    nodes = list(module.graph.nodes)
+    read = {n for node in nodes if has_role(node, SUM) for n in node.all_input_nodes}
+    short = {n for n in map(_source, read) if (dtype_of(n) or torch.bool).itemsize == 2}
+    return any(
+        _source(n) in short
+        for node in nodes
+        if has_role(node, NORM) and not node.meta[ALLOWANCE] and not _reads_memory(node)
+        for n in node.all_input_nodes
+    )
+
+
+def _reads_memory(node: Node) -> bool:
+    """Operations of our own do; views and wider copies are seen through to their users."""
+    return str(operation(node)).startswith("sfumato.") or _is_exact(node)
 
 
 def _stored(graph: Graph, node: Node, role: str) -> Node:

@@ -19,6 +19,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 __all__ = [
+    "ALLOWANCE",
     "BACKWARD",
     "CHAIN",
     "NORM",
@@ -35,8 +36,9 @@ __all__ = [
     "simplified",
 ]
 
-ROLE, BACKWARD = "sfumato_role", "sfumato_backward"
-"""Keys in a node's ``meta``: its role, and whether it depends on the tangent."""
+ROLE, BACKWARD, ALLOWANCE = "sfumato_role", "sfumato_backward", "sfumato_allowance"
+"""Keys in a node's ``meta``: its role, whether it depends on the tangent, and whether norms need it
+as an allowance for rounding only."""
 
 CHAIN, NORM, SUM = "chain", "norm", "sum"
 
@@ -54,18 +56,18 @@ _PRODUCTS = {
 _PRODUCTS_INSIDE = ("attention", "lstm", "gru", "rnn")
 
 
-def simplified(graph: GraphModule, inputs: Sequence[Tensor], extra: int) -> GraphModule:
+def simplified(graph: GraphModule, inputs: Sequence[Tensor], extra: tuple[int, int]) -> GraphModule:
     """The graph in the compiler's own basic operations, none of which writes in place.
 
     Args:
         graph: takes ``inputs``, the last of them the tangent; returns losses, norms and sums, then
-            the clip factors, then the output gradients that the chain rule delivered.
+            the clip factors, the output gradients that the chain rule delivered, and allowances.
         inputs: as for a call.
-        extra: how many output gradients there are.
+        extra: how many output gradients there are, and how many allowances.
 
     Returns:
-        The same without clip factors and output gradients among its results, each operation's role
-        noted, inputs named as torch's partitioner wants them.
+        The same without clip factors, gradients and allowances among its results, each operation's
+        role noted, inputs named as torch's partitioner wants them.
 
     Raises:
         Exception: one of :data:`UNAVAILABLE`, if this torch cannot do it.
@@ -168,26 +170,28 @@ def _rename(graph: Graph) -> None:
         node.name = node.target = name
 
 
-def _mark(graph: Graph, extra: int) -> None:
+def _mark(graph: Graph, extra: tuple[int, int]) -> None:
     """Notes every node's role, and drops the results that only served to tell."""
     results = results_of(graph)
-    kept = results[: len(results) - extra - 1]
-    scales, delivered = results[len(kept)], results[len(kept) + 1 :]
-    chain = _before([results[0], *delivered])
+    kept = results[: len(results) - sum(extra) - 1]
+    scales, *more = results[len(kept) :]
+    delivered, allowances = more[: extra[0]], set(more[extra[0] :])
+    chain, exact = _before([results[0], *delivered]), _before(kept, allowances)
     sums, backward = _after(graph, scales), _after(graph, inputs_of(graph)[-1])
     for node in graph.nodes:
         node.meta[ROLE] = CHAIN if node in chain else SUM if node in sums else NORM
         node.meta[BACKWARD] = node in backward
+        node.meta[ALLOWANCE] = node not in exact
     output_of(graph).args = (tuple(kept),)
 
 
-def _before(nodes: Iterable[Any]) -> set[Node]:
-    """These and all that they are computed from."""
+def _before(nodes: Iterable[Any], beyond: set[Any] | None = None) -> set[Node]:
+    """These and all that they are computed from, but for what lies beyond some."""
     found: set[Node] = set()
     stack = [node for node in nodes if isinstance(node, Node)]
     while stack:
         node = stack.pop()
-        if node not in found:
+        if node not in found and node not in (beyond or ()):
             found.add(node)
             stack.extend(node.all_input_nodes)
     return found

@@ -33,11 +33,16 @@ from sfumato.learning.dp_sgd.clipped_sum import ClippedSum, clip_and_sum, group_
 from sfumato.learning.dp_sgd.clipping import Adaptive
 from sfumato.learning.dp_sgd.compiled.captured import Captured
 from sfumato.learning.dp_sgd.compiled.exact_products import keep_whole
-from sfumato.learning.dp_sgd.compiled.rematerialised import as_traced, rematerialised
+from sfumato.learning.dp_sgd.compiled.rematerialised import (
+    as_traced,
+    reads_short_numbers,
+    rematerialised,
+)
 from sfumato.learning.dp_sgd.compiled.roles import UNAVAILABLE, products_in_norms, simplified
 from sfumato.learning.dp_sgd.compiled.together import apart, together
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.precision import full_precision
+from sfumato.learning.dp_sgd.gradients.settling import allowances
 from sfumato.learning.dp_sgd.gradients.tape import Tape
 from sfumato.learning.dp_sgd.physical import Part
 from sfumato.learning.functions import standardised_conv2d
@@ -193,29 +198,30 @@ class CompiledSum:
     ) -> _Step:
         graph, names, extra = self._trace(leaves, spec, units, loss_scale, inputs)
         weights = len(inputs) - 2
-        final, exactly = None, True
+        final, exactly, rounds = None, True, True
         with contextlib.suppress(*UNAVAILABLE):  # then it runs as it was traced
             plain = simplified(graph, (*inputs, inputs[weights] * loss_scale), extra)
             if _allowed() != ("highest", False):
                 keep_whole(plain)
-            exactly = bool(products_in_norms(plain))
+            exactly, rounds = bool(products_in_norms(plain)), reads_short_numbers(plain)
             final = rematerialised(plain, weights, loss_scale)
         rearranged = final is not None
         if final is None:
-            exactly = True  # its products are torch's own, which would shorten them
-            final = as_traced(graph, weights, loss_scale, 1 + extra)
-        call = self._optimised(final)
+            exactly = rounds = True  # its products are torch's own, which would shorten them
+            final = as_traced(graph, weights, loss_scale, 1 + sum(extra))
+        call = self._optimised(final, rounds)
         if self._capture:
             call = Captured(call, len(self._held()))
         return _Step(call, names, exactly, rearranged)
 
-    def _optimised(self, graph: GraphModule) -> Callable[..., Any]:
+    def _optimised(self, graph: GraphModule, rounds: bool) -> Callable[..., Any]:
         if self._backend == "eager":
             return graph
         # Channels are laid out in the graph itself: the compiler must not change its mind.
         # And where a value is rounded to 16 bits it must be rounded for all who read it: a norm
-        # computed beside it would otherwise see it as it was before.
-        options: dict[str, Any] = {"layout_optimization": False, "emulate_precision_casts": True}
+        # computed beside it would otherwise see it as it was before. Kernels of our own read what
+        # is in memory, and need no such care.
+        options: dict[str, Any] = {"layout_optimization": False, "emulate_precision_casts": rounds}
         return torch.compile(
             graph,
             backend=self._backend,
@@ -226,16 +232,19 @@ class CompiledSum:
 
     def _trace(
         self, leaves: list[Any], spec: Any, units: int, loss_scale: float, inputs: Sequence[Tensor]
-    ) -> tuple[GraphModule, list[str], int]:
-        """The graph, whose sums it returns, and how many output gradients at its end.
+    ) -> tuple[GraphModule, list[str], tuple[int, int]]:
+        """The graph, whose sums it returns, and how many results more it has at its end.
 
-        It takes the ``inputs`` and the tangent: the derivative of what is summed by each loss.
+        These are the output gradients that the chain rule delivered, and the allowances for
+        rounding in norms. It takes the ``inputs`` and the tangent: the derivative of what is summed
+        by each loss.
         """
         total, groups = self._total, self._total.groups
         names = list(self._held())
         trained = {f"model.{name}": name for name in total.parameters}
         summed: list[str] = []
         delivered: list[Tensor] = []
+        allowed: list[Tensor] = []
 
         def clipped(*flat: Tensor) -> tuple[Tensor, ...]:
             *given, weights, bound, tangent = (self._laid_out(v) for v in flat)
@@ -259,7 +268,9 @@ class CompiledSum:
             scales = _scales(total, norms, bound) / loss_scale
             sums = apart(clip_and_sum(joined, regrouped, scales), joined)
             summed[:], delivered[:] = sums, tape.delivered
-            return (counted * weights).detach(), norms, *sums.values(), scales, *delivered
+            allowed[:] = allowances(joined.pieces.values())
+            more = scales, *delivered, *allowed
+            return (counted * weights).detach(), norms, *sums.values(), *more
 
         tangent = inputs[-2] * loss_scale
         try:
@@ -272,7 +283,7 @@ class CompiledSum:
                 "the model cannot be compiled, most likely because its course depends on values "
                 f"({reason}): train it with compile=False"
             ) from error
-        return graph, summed, len(delivered)
+        return graph, summed, (len(delivered), len(allowed))
 
     def _laid_out(self, value: Tensor) -> Tensor:
         """Images and kernels with their channels last, where that is faster."""

@@ -86,6 +86,7 @@ class Product(Piece):
         scale: what each unit's product is to be multiplied with; None for 1.
         squares: squared norms, once known.
         all_written: (U, rows, columns), if they were written.
+        allowance: what was added to norms for rounding, if anything.
     """
 
     x: Tensor
@@ -96,7 +97,8 @@ class Product(Piece):
     scale: Tensor | None = None
     squares: Tensor | None = None
     all_written: Tensor | None = None
-    _one_place: bool = False
+    allowance: Tensor | None = None
+    _way: str = ""
 
     @classmethod
     def of(
@@ -115,19 +117,25 @@ class Product(Piece):
 
     def _find_norms(self) -> None:
         factors = (self.x, self.g, self.geometry, self.units)
-        way = confirmed_way(*factors)
-        self._one_place = way == "one place"
-        if self._one_place:
-            norms = [row_norms(factor.flatten(1).float()) for factor in (self.x, self.g)]
+        way = self._way = confirmed_way(*factors)
+        if way == "one place":
+            norms = [products.row_lengths(factor.flatten(1)) for factor in (self.x, self.g)]
             squares = (norms[0] * norms[1]).square()
         elif way == "written":
             squares, self.all_written = products.written(*factors)
             self.x = self.g = squares.new_empty(0)  # no longer needed
         elif way == "gram":
-            squares = products.gram_norms(*factors)
+            squares = products.gram_norms(*factors, rounded=self._by_matrix_product)
         else:
-            squares = (products.direct_norms(*factors).sqrt() + self._rounding()).square()
+            self.allowance = self._rounding()
+            squares = (products.direct_norms(*factors).sqrt() + self.allowance).square()
         self.squares = squares if self.scale is None else (squares.sqrt() * self.scale).square()
+
+    @property
+    def _by_matrix_product(self) -> bool:
+        """Whether an ordinary one sums them up, its rounding charged to the norms."""
+        known = self._way == "gram" and self.scale is None
+        return known and products.can_scale(self.x, self.geometry)
 
     def _rounding(self) -> Tensor:
         """(U,): how far a product formed for the norm may be from the same formed for the sum.
@@ -159,7 +167,9 @@ class Product(Piece):
         if self.all_written is not None:
             shaped = scaled.view(-1, 1, 1)
             total = torch.where(shaped == 0, 0.0, shaped * self.all_written).sum(0)
-        elif self._one_place:
+        elif self._by_matrix_product:
+            total = products.scaled_sum(self.x, self.g, scaled, self.units)
+        elif self._way == "one place":
             total = products.weighted_rows(self.x.flatten(1), self.g.flatten(1), scaled)
         else:
             total = products.weighted_sum(self.x, self.g, scaled, self.geometry, self.units)

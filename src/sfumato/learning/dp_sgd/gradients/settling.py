@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from torch import Tensor
+
 from sfumato.learning.dp_sgd.gradients.convolution import Convolution
 from sfumato.learning.dp_sgd.gradients.pieces import Outer, Piece
 from sfumato.learning.dp_sgd.gradients.products import Product, by_kernels, matched
+from sfumato.learning.dp_sgd.gradients.standardised import StandardisedKernel
 
-__all__ = ["as_factors", "settle"]
+__all__ = ["allowances", "as_factors", "settle"]
 
 _MATRIX = [1, 1, 1, 1, 0, 0, 1, 1]
 
@@ -52,3 +57,9 @@ def _kernel(piece: Convolution) -> Piece | None:
         lengths = tuple((*some, one) for some, one in zip(lengths, fill, strict=True))
     flat = [n for pair in lengths for n in pair]
     return Product.of(x.permute(0, 2, 3, 1), g.permute(0, 2, 3, 1), flat, piece.units, shape)
+
+
+def allowances(pieces: Iterable[Piece]) -> list[Tensor]:
+    """What these norms contain to be on the safe side, itself in no need of exactness."""
+    known = (p.allowance for p in pieces if isinstance(p, (Product, StandardisedKernel)))
+    return [allowance for allowance in known if allowance is not None]

@@ -61,14 +61,16 @@ class _Weights:
 
 def _facts_of(weight: Tensor, gain: Tensor) -> _Weights:
     """From parameters alone."""
-    dtype = exact_type(weight.dtype)
-    # In float64: weights far from 0 would keep a part along the ones, which norms take for nothing.
-    exact = weight.detach().double()
-    centred = exact - exact.mean((1, 2, 3), keepdim=True)
-    length = centred.square().sum((1, 2, 3))
-    inverse = length.clamp(min=FLOOR).rsqrt().to(dtype)
+    dtype, dims = exact_type(weight.dtype), (1, 2, 3)
+    centred = weight.detach().to(dtype)
+    # Twice: of weights far from 0 the mean is rounded by more than they differ, and what is left
+    # along the ones norms would take for nothing. The second mean is that of small numbers.
+    for _ in range(2):
+        centred = centred - centred.mean(dims, keepdim=True)
+    length = centred.square().sum(dims)
+    inverse = length.clamp(min=FLOOR).rsqrt()
     counted = (length >= FLOOR).to(dtype)
-    return _Weights(centred.to(dtype), inverse, gain.detach().to(dtype), counted)
+    return _Weights(centred, inverse, gain.detach().to(dtype), counted)
 
 
 @final
@@ -80,13 +82,13 @@ class StandardisedKernel(Piece):
         kernel: K's gradients.
         facts: (U, rows, 3): squares, sums and products with v, of each row of them.
         weights: the step from weights to K.
-        rounding: (U,): how far K's gradients may be from what the facts are of; None for 0.
+        allowance: (U,): how far K's gradients may be from what the facts are of; None for 0.
     """
 
     kernel: Piece
     facts: Tensor
     weights: _Weights
-    rounding: Tensor | None = None
+    allowance: Tensor | None = None
 
     def squared_norms(self) -> Tensor:
         """By the formula above."""
@@ -96,9 +98,9 @@ class StandardisedKernel(Piece):
         taken = sums.square() / count + w.counted * (w.inverse * along).square()
         left = (squares - taken).clamp(min=0) + _LOST * squares
         squares = (w.scale.square() * left).sum(1)
-        if self.rounding is None:
+        if self.allowance is None:
             return squares
-        return (squares.sqrt() + w.scale.abs().amax() * self.rounding).square()
+        return (squares.sqrt() + w.scale.abs().amax() * self.allowance).square()
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """One sum for K, one step back."""

@@ -1,26 +1,33 @@
-"""The Triton kernel for ChaCha20 noise: keystream, normal numbers, sum and division in one pass.
+"""The Triton kernels for ChaCha20 noise: keystream, normal numbers, sum, division, update at once.
 
-Imported only where Triton is. What it computes is defined beside its twin in
-:mod:`~sfumato.learning.dp_sgd.kernels.chacha`; the numbers are the same up to rounding (products
-and sums may be fused here, and the square root is the GPU's approximation, within 2^-23).
+Imported only where Triton is. What they compute is defined beside their twins in
+:mod:`~sfumato.learning.dp_sgd.kernels.chacha` and :mod:`~sfumato.learning.dp_sgd.kernels.updates`;
+the numbers are the same up to rounding (products and sums may be fused here, and the square root
+is the GPU's approximation, within 2^-23).
 
 Each thread computes one block: sixteen words in sixteen registers, additions, exclusive ors and
 rotations, no multiplication, no memory. Key and counter are arguments by value: they reach the
-device with the launch itself, so no copy can come late, and no value is compiled in.
+device with the launch itself, so no copy can come late, and no value is compiled in. An update
+reads and writes memory while other threads compute their blocks, so it costs little more than the
+noise does.
 """
 
 from __future__ import annotations
 
 # pyright: reportMissingImports=false, reportIndexIssue=false
+import math
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from sfumato.learning.dp_sgd.kernels import chacha
 from sfumato.learning.dp_sgd.kernels.chacha import LANES, PER_BLOCK, Segment, signed
+from sfumato.learning.dp_sgd.kernels.updates import Descent, Moments, Update
 
-__all__ = ["block_words", "fill"]
+__all__ = ["block_words", "fill", "update"]
 
 _A, _B, _C, _D = (tl.constexpr(word) for word in chacha.CONSTANTS)
 _L0, _L1, _L2, _L3, _L4, _L5, _L6, _L7 = (tl.constexpr(value) for value in chacha.LOG)
@@ -30,7 +37,9 @@ _LN_2 = tl.constexpr(chacha.LN_2)
 _ROOT_HALF_BITS = tl.constexpr(chacha.ROOT_HALF_BITS)
 _WORDS = ("k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "s0", "s1")
 _VALUES = ("numel", "count", "low", "high", *_WORDS)
+_MOVED = ("total", "parameter", "buffer", "average", "square")
 _WARPS = 4
+_LOG_OF_ZERO = -1000.0  # of a beta that is 0: its powers vanish
 
 
 def fill(
@@ -44,6 +53,47 @@ def fill(
             low, high, *segment.words,
             SUM=total is not None, N=LANES, TILE=LANES * PER_BLOCK, num_warps=_WARPS,
         )  # fmt: skip
+
+
+def update(by: Update, total: Tensor, std: float, size: float, segment: Segment) -> None:
+    """As :func:`sfumato.learning.dp_sgd.kernels.updates.update`; never waits for the device."""
+    with torch.cuda.device(total.device if total.is_cuda else -1):
+        if isinstance(by, Descent):
+            _launch_descent(by, total, std, 1.0 / size, segment)
+        else:
+            _launch_moments(by, total, std, 1.0 / size, segment, by.step.is_cuda)
+    increment_version(by.written)  # as every change in place does
+
+
+def _launch_descent(
+    by: Descent, total: Tensor, std: float, inverse: float, segment: Segment
+) -> None:
+    buffer = by.parameter if by.buffer is None else by.buffer
+    keep, enter = by.shares
+    low, high = signed(segment.counter & 0xFFFFFFFF), signed(segment.counter >> 32)
+    _descend[(segment.blocks // LANES,)](
+        total, by.parameter, buffer, total.numel(), std, inverse,
+        by.lr, by.weight_decay, by.momentum, keep, enter, low, high, *segment.words,
+        DECAY=by.weight_decay != 0, MOMENTUM=by.buffer is not None, NESTEROV=by.nesterov,
+        N=LANES, TILE=LANES * PER_BLOCK, num_warps=_WARPS,
+    )  # fmt: skip
+
+
+def _launch_moments(
+    by: Moments, total: Tensor, std: float, inverse: float, segment: Segment, counted: bool
+) -> None:
+    rate, root = (by.lr, 1.0) if counted else by.corrections()
+    log1, log2 = (math.log(b) if b else _LOG_OF_ZERO for b in (by.beta1, by.beta2))
+    decay = by.weight_decay * (by.lr if by.decoupled else 1.0)
+    low, high = signed(segment.counter & 0xFFFFFFFF), signed(segment.counter >> 32)
+    _adapt[(segment.blocks // LANES,)](
+        total, by.parameter, by.average, by.square, by.step if counted else by.parameter,
+        total.numel(), std, inverse, rate, root, log1, log2, 1.0 - by.beta1, by.beta2,
+        1.0 - by.beta2, by.eps, decay, low, high, *segment.words,
+        COUPLED=by.weight_decay != 0 and not by.decoupled,
+        DECOUPLED=by.weight_decay != 0 and by.decoupled,
+        COUNTED=counted, N=LANES, TILE=LANES * PER_BLOCK, num_warps=_WARPS,
+    )  # fmt: skip
 
 
 def block_words(words: tuple[int, ...], counter: int, count: int, device: torch.device) -> Tensor:
@@ -62,20 +112,110 @@ def _fill(
 ):  # fmt: skip
     """One tile."""
     tile = tl.program_id(0).to(tl.int64)
-    lane = tl.arange(0, N)
-    number = _first(low, high) + tile * N + lane
-    w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, wa, wb, wc, wd, we, wf = _block(
-        number.to(tl.uint32), (number >> 32).to(tl.uint32), _word(k0), _word(k1), _word(k2),
-        _word(k3), _word(k4), _word(k5), _word(k6), _word(k7), _word(s0), _word(s1), N,
-    )  # fmt: skip
+    words = _tile_words(tile, low, high, k0, k1, k2, k3, k4, k5, k6, k7, s0, s1, N)
     at = tile * TILE
     left = tl.minimum(numel - at, TILE).to(tl.int32)
-    total += at
-    out += at
-    _pair(total, out, lane, left, std, inverse, w0, w1, w2, w3, SUM, N)
-    _pair(total, out, lane + 2 * N, left, std, inverse, w4, w5, w6, w7, SUM, N)
-    _pair(total, out, lane + 4 * N, left, std, inverse, w8, w9, wa, wb, SUM, N)
-    _pair(total, out, lane + 6 * N, left, std, inverse, wc, wd, we, wf, SUM, N)
+    for row in tl.static_range(0, 8, 2):
+        here = row * N + tl.arange(0, N)
+        one, two = _point(words, row)
+        _write(total + at, out + at, here, left, std, inverse, one, SUM)
+        _write(total + at, out + at, here + N, left, std, inverse, two, SUM)
+
+
+@triton.jit(do_not_specialize=_VALUES, do_not_specialize_on_alignment=_MOVED)
+def _descend(
+    total, parameter, buffer, numel, std, inverse, rate, decay, momentum, keep, enter,
+    low, high, k0, k1, k2, k3, k4, k5, k6, k7, s0, s1,
+    DECAY: tl.constexpr, MOMENTUM: tl.constexpr, NESTEROV: tl.constexpr,
+    N: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """One tile of gradient descent."""
+    tile = tl.program_id(0).to(tl.int64)
+    words = _tile_words(tile, low, high, k0, k1, k2, k3, k4, k5, k6, k7, s0, s1, N)
+    at = tile * TILE
+    left = tl.minimum(numel - at, TILE).to(tl.int32)
+    total, parameter, buffer = total + at, parameter + at, buffer + at
+    for row in tl.static_range(0, 8, 2):
+        one = row * N + tl.arange(0, N)
+        two = one + N
+        # Both rows are loaded before either is stored: the stores would hold the loads back.
+        g1, g2 = _load(total, one, left), _load(total, two, left)
+        p1, p2 = _load(parameter, one, left), _load(parameter, two, left)
+        b1, b2 = p1, p2
+        if MOMENTUM:
+            b1, b2 = _load(buffer, one, left) * keep, _load(buffer, two, left) * keep
+        z1, z2 = _point(words, row)
+        g1, g2 = (g1 + z1 * std) * inverse, (g2 + z2 * std) * inverse
+        if DECAY:
+            g1, g2 = g1 + decay * p1, g2 + decay * p2
+        if MOMENTUM:
+            b1, b2 = b1 + enter * g1, b2 + enter * g2
+            tl.store(buffer + one, b1, mask=one < left)
+            tl.store(buffer + two, b2, mask=two < left)
+            if NESTEROV:
+                g1, g2 = g1 + momentum * b1, g2 + momentum * b2
+            else:
+                g1, g2 = b1, b2
+        tl.store(parameter + one, p1 - rate * g1, mask=one < left)
+        tl.store(parameter + two, p2 - rate * g2, mask=two < left)
+
+
+@triton.jit(do_not_specialize=_VALUES, do_not_specialize_on_alignment=_MOVED)
+def _adapt(
+    total, parameter, average, square, step, numel, std, inverse, rate, root, log1, log2,
+    enter1, beta2, enter2, eps, decay, low, high, k0, k1, k2, k3, k4, k5, k6, k7, s0, s1,
+    COUPLED: tl.constexpr, DECOUPLED: tl.constexpr, COUNTED: tl.constexpr,
+    N: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """One tile of an update by moments."""
+    tile = tl.program_id(0).to(tl.int64)
+    words = _tile_words(tile, low, high, k0, k1, k2, k3, k4, k5, k6, k7, s0, s1, N)
+    if COUNTED:
+        t = tl.load(step).to(tl.float32)
+        rate = rate / _one_less_power(log1 * t)
+        root = 1.0 / tl.sqrt(_one_less_power(log2 * t))
+    at = tile * TILE
+    left = tl.minimum(numel - at, TILE).to(tl.int32)
+    total, parameter, average, square = total + at, parameter + at, average + at, square + at
+    for row in tl.static_range(0, 8, 2):
+        one = row * N + tl.arange(0, N)
+        two = one + N
+        g1, g2 = _load(total, one, left), _load(total, two, left)
+        p1, p2 = _load(parameter, one, left), _load(parameter, two, left)
+        u1, u2 = _load(average, one, left), _load(average, two, left)
+        v1, v2 = _load(square, one, left), _load(square, two, left)
+        z1, z2 = _point(words, row)
+        g1, g2 = (g1 + z1 * std) * inverse, (g2 + z2 * std) * inverse
+        if COUPLED:
+            g1, g2 = g1 + decay * p1, g2 + decay * p2
+        u1, u2 = u1 + enter1 * (g1 - u1), u2 + enter1 * (g2 - u2)
+        v1, v2 = beta2 * v1 + enter2 * g1 * g1, beta2 * v2 + enter2 * g2 * g2
+        tl.store(average + one, u1, mask=one < left)
+        tl.store(average + two, u2, mask=two < left)
+        tl.store(square + one, v1, mask=one < left)
+        tl.store(square + two, v2, mask=two < left)
+        u1, u2 = u1 / (tl.sqrt(v1) * root + eps), u2 / (tl.sqrt(v2) * root + eps)
+        if DECOUPLED:
+            g1, g2 = rate * u1 + decay * p1, rate * u2 + decay * p2
+        else:
+            g1, g2 = rate * u1, rate * u2
+        tl.store(parameter + one, p1 - g1, mask=one < left)
+        tl.store(parameter + two, p2 - g2, mask=two < left)
+
+
+@triton.jit
+def _load(pointer, at, left):
+    """A row of a tile that may end before."""
+    return tl.load(pointer + at, mask=at < left, other=0.0)
+
+
+@triton.jit
+def _one_less_power(x):
+    """1 - e^x for x < 0, to a relative precision of 2^-21 also where e^x is nearly 1."""
+    series = 1.0 + x * (1.0 / 8.0)
+    for n in tl.static_range(7, 1, -1):
+        series = 1.0 + x * series * (1.0 / n)
+    return tl.where(x > -0.5, -x * series, 1.0 - tl.exp(x))
 
 
 @triton.jit(do_not_specialize=_VALUES)
@@ -83,14 +223,21 @@ def _write_words(
     out, count, low, high, k0, k1, k2, k3, k4, k5, k6, k7, s0, s1, N: tl.constexpr
 ):  # fmt: skip
     """The keystream itself, sixteen rows."""
-    at = tl.program_id(0) * N + tl.arange(0, N)
-    number = _first(low, high) + at
-    words = _block(
+    tile = tl.program_id(0).to(tl.int64)
+    at = tile * N + tl.arange(0, N)
+    words = _tile_words(tile, low, high, k0, k1, k2, k3, k4, k5, k6, k7, s0, s1, N)
+    for row in tl.static_range(16):
+        tl.store(out + row * count + at, words[row].to(tl.int32, bitcast=True), mask=at < count)
+
+
+@triton.jit
+def _tile_words(tile, low, high, k0, k1, k2, k3, k4, k5, k6, k7, s0, s1, N: tl.constexpr):
+    """The keystream of one tile: sixteen words for each lane."""
+    number = _first(low, high) + tile * N + tl.arange(0, N)
+    return _block(
         number.to(tl.uint32), (number >> 32).to(tl.uint32), _word(k0), _word(k1), _word(k2),
         _word(k3), _word(k4), _word(k5), _word(k6), _word(k7), _word(s0), _word(s1), N,
     )  # fmt: skip
-    for row in tl.static_range(16):
-        tl.store(out + row * count + at, words[row].to(tl.int32, bitcast=True), mask=at < count)
 
 
 @triton.jit
@@ -149,15 +296,11 @@ def _rotated(x, BY: tl.constexpr):
 
 
 @triton.jit
-def _pair(
-    total, out, at, left, std, inverse, low_u, high_u, low_v, high_v,
-    SUM: tl.constexpr, N: tl.constexpr,
-):  # fmt: skip
-    """Two numbers of each lane, to two rows of the tile."""
-    radius = _radius(high_u, low_u)
-    cosine, sine = _turned(high_v, low_v)
-    _write(total, out, at, left, std, inverse, radius * cosine, SUM)
-    _write(total, out, at + N, left, std, inverse, radius * sine, SUM)
+def _point(words, ROW: tl.constexpr):
+    """Two numbers of each lane, for two rows of the tile, from four words."""
+    radius = _radius(words[2 * ROW + 1], words[2 * ROW])
+    cosine, sine = _turned(words[2 * ROW + 3], words[2 * ROW + 2])
+    return radius * cosine, radius * sine
 
 
 @triton.jit

@@ -15,7 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["direct", "gram", "row_facts", "weighted", "weighted_rows"]
+__all__ = ["direct", "gram", "lengths", "row_facts", "scaled", "weighted", "weighted_rows"]
 
 
 @triton.jit
@@ -192,17 +192,32 @@ def weighted(
     T: tl.constexpr, PLACES: tl.constexpr, OUT_W: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, R: tl.constexpr, COLUMNS: tl.constexpr,
     KW: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr,
-    DH: tl.constexpr, DW: tl.constexpr, PLAIN: tl.constexpr,
+    DH: tl.constexpr, DW: tl.constexpr, PLAIN: tl.constexpr, PARTS: tl.constexpr,
     BR: tl.constexpr, BC: tl.constexpr, BT: tl.constexpr,
 ):  # fmt: skip
     """The weighted sum over all units, the work shared out evenly.
 
-    As many tiles as there are programs are done by one program each, again and again; of the tiles
-    that are left each is done by several, which add up what they have in ``out``, zero at first.
+    With few tiles, programs share them in equal parts, each of which has a place of its own in
+    ``out``. With many, each program does one after the other; of those that are left each is done
+    by several, which add up what they have in ``out``, zero at first.
     """
     wide: tl.constexpr = (COLUMNS + BC - 1) // BC
     tiles: tl.constexpr = ((R + BR - 1) // BR) * wide
     program = tl.program_id(0)
+    if PARTS > 0:
+        part, tile = program // tiles, program % tiles
+        rows = (tile // wide) * BR + tl.arange(0, BR)
+        columns = (tile % wide) * BC + tl.arange(0, BC)
+        begin = (part.to(tl.int64) * units // PARTS).to(tl.int32)
+        end = ((part + 1).to(tl.int64) * units // PARTS).to(tl.int32)
+        total = _weighted_tile(
+            x, g, weights, rows, columns, begin, end - begin, T, PLACES, OUT_W, H, W, C, R,
+            COLUMNS, KW, SH, SW, PH, PW, DH, DW, PLAIN, BR, BC, BT,
+        )  # fmt: skip
+        held = (rows < R)[:, None] & (columns < COLUMNS)[None, :]
+        out += part.to(tl.int64) * R * COLUMNS
+        tl.store(out + rows.to(tl.int64)[:, None] * COLUMNS + columns[None, :], total, mask=held)
+        return
     rounds = tiles // programs
     for number in range(rounds):
         tile = number * programs + program
@@ -320,14 +335,49 @@ def gram(
         one = _gradients(g, unit, t, rows, t < T, T, R, even_t and R % BK == 0)
         two = _gradients(g, unit, s, rows, s < T, T, R, even_t and R % BK == 0)
         gg = tl.dot(one, tl.trans(two), gg, input_precision="ieee")
-    once = tl.sum(xx * gg)
-    tl.store(totals + program, tl.where(i == j, once, 2.0 * once))
+    times = tl.where(i == j, 1.0, 2.0)
+    tl.store(totals + program * 2, times * tl.sum(xx * gg))
+    tl.store(totals + program * 2 + 1, times * tl.sum(gg * gg))
     if i == j:
         diagonal = tl.arange(0, BT)[:, None] == tl.arange(0, BT)[None, :]
         held = t < T
-        len_x = tl.sqrt(tl.sum(tl.where(diagonal, xx, 0.0), axis=1) + TINY_X)
+        square_x = tl.sum(tl.where(diagonal, xx, 0.0), axis=1) + TINY_X
+        len_x = tl.sqrt(square_x)
         len_g = tl.sqrt(tl.sum(tl.where(diagonal, gg, 0.0), axis=1) + TINY_G)
-        at = lengths + (unit * blocks + i) * 3
+        at = lengths + (unit * blocks + i) * 4
         tl.store(at, tl.sum(tl.where(held, len_x * len_g, 0.0)))
         tl.store(at + 1, tl.sum(tl.where(held, len_x, 0.0)))
         tl.store(at + 2, tl.sum(tl.where(held, len_g, 0.0)))
+        tl.store(at + 3, tl.sum(tl.where(held, square_x, 0.0)))
+
+
+@triton.jit
+def scaled(
+    x, g, weights, out, SIZE_X: tl.constexpr, SIZE_G: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """A unit's activations times its weight; for weight 0 zeros, and zeros in place of ``g``."""
+    blocks: tl.constexpr = (SIZE_X + BLOCK - 1) // BLOCK
+    program = tl.program_id(0)
+    unit, block = (program // blocks).to(tl.int64), program % blocks
+    at = block * BLOCK + tl.arange(0, BLOCK)
+    weight = tl.load(weights + unit)
+    used = at < tl.where(weight != 0.0, SIZE_X, 0)
+    value = tl.load(x + unit * SIZE_X + at, mask=used, other=0.0).to(tl.float32) * weight
+    tl.store(out + unit * SIZE_X + at, value.to(out.dtype.element_ty), mask=at < SIZE_X)
+    if weight == 0.0:
+        for first in range(block * BLOCK, SIZE_G, blocks * BLOCK):
+            here = first + tl.arange(0, BLOCK)
+            zeros = tl.zeros((BLOCK,), dtype=g.dtype.element_ty)
+            tl.store(g + unit * SIZE_G + here, zeros, mask=here < SIZE_G)
+
+
+@triton.jit
+def lengths(x, out, C: tl.constexpr, BLOCK: tl.constexpr):
+    """A row's length, from the numbers in memory."""
+    row = tl.program_id(0).to(tl.int64)
+    total = tl.zeros((BLOCK,), dtype=tl.float32)
+    for first in range(0, C, BLOCK):
+        at = first + tl.arange(0, BLOCK)
+        value = tl.load(x + row * C + at, mask=at < C, other=0.0).to(tl.float32)
+        total += value * value
+    tl.store(out + row, tl.sqrt(tl.sum(total)))
