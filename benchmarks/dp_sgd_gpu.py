@@ -1,12 +1,14 @@
 """DP-SGD engines beside plain training on one GPU: time and memory of a step, in one table.
 
     python benchmarks/dp_sgd_gpu.py --out results.jsonl [--tasks wrn,gpt] [--precisions bf16]
-    python benchmarks/dp_sgd_gpu.py --out results.jsonl --prepare 5     # first: fills the caches
+    python benchmarks/dp_sgd_gpu.py --out results.jsonl --together 8 --largest --memory 16
     python benchmarks/dp_sgd_gpu.py --table results.jsonl
     python benchmarks/dp_sgd_gpu.py --out /tmp/tiny.jsonl --device cpu --tiny      # a rehearsal
 
 Tasks are described in gpu_tasks.py, engines in gpu_engines.py. Each engine runs in a process of its
-own; results are appended to the file as they come, and what the file holds is not run again.
+own; results are appended to the file as they come, and what the file holds is not run again. With
+``--together N``, so many processes compile and check at the same time, then wait; they are timed
+one after the other, while no other does anything.
 
 *Precision.* "tf32": float32 tensors, TF32 products allowed. "bf16": autocast to bfloat16 inside the
 loss, for which TF32 is allowed, too. cuDNN may try which of its kernels is quickest.
@@ -37,13 +39,14 @@ import json
 import math
 import resource
 import statistics
-import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import apart
 
 Result = dict[str, Any]
 EXAMPLES = 8
@@ -181,6 +184,14 @@ def peak_memory(device: str) -> int:
     return torch.cuda.max_memory_allocated() + hidden
 
 
+def wait_for_turn(given: argparse.Namespace) -> None:
+    """Says that all is ready; goes on when told to."""
+    if given.turns:
+        synchronise(given.device)
+        print(apart.READY, flush=True)
+        sys.stdin.readline()
+
+
 def measure(given: argparse.Namespace) -> Result:
     """One engine: sums checked, then timed."""
     from gpu_tasks import tasks
@@ -195,6 +206,7 @@ def measure(given: argparse.Namespace) -> Result:
         result |= check(engine, setting, given.precisions)
         if "failed" in result:
             return result
+    wait_for_turn(given)
     for i in range(SETTLE):
         engine.step(*batches[i % 2])
     forget(given.device)
@@ -274,28 +286,6 @@ def jobs(given: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
         sys.exit(f"unknown engines {sorted(unknown)}: choose from {' / '.join(ENGINES)}")
 
 
-def run_apart(given: argparse.Namespace, job: tuple[str, str, str]) -> Result:
-    """One engine in a process; whatever goes wrong there becomes a result."""
-    task, precision, engine = job
-    command = [
-        sys.executable, __file__, "--one", "--tasks", task, "--precisions", precision,
-        "--engines", engine, "--steps", str(given.steps), "--device", given.device,
-        "--memory", str(given.memory), "--fastdp", given.fastdp, "--rows", str(given.rows),
-        *["--tiny"] * given.tiny, *["--largest"] * given.largest,
-    ]  # fmt: skip
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=given.limit)
-    except subprocess.TimeoutExpired:
-        return {"failed": f"took more than {given.limit} s"}
-    if done.returncode == 0 and done.stdout.strip():
-        return json.loads(done.stdout.splitlines()[-1])
-    lines = [line for line in done.stderr.splitlines() if line.strip()]
-    errors = [line for line in lines if "Error" in line.partition(":")[0]] or lines or ["no reason"]
-    if "out of memory" in done.stderr:
-        return {"failed": "out of memory"}
-    return {"failed": errors[-1].strip()[:160], "stderr": done.stderr[-3000:]}
-
-
 def read(files: list[str]) -> list[Result]:
     lines = [line for f in files if Path(f).exists() for line in Path(f).read_text().splitlines()]
     return [json.loads(line) for line in lines]
@@ -303,36 +293,34 @@ def read(files: list[str]) -> list[Result]:
 
 def run_all(given: argparse.Namespace) -> None:
     held = {(r["task"], r["precision"], r["engine"]) for r in read([given.out])}
-    for job in jobs(given):
-        if job in held:
-            continue
-        started = time.perf_counter()
-        facts = dict(zip(("task", "precision", "engine"), job, strict=True))
-        result = facts | run_apart(given, job)
-        with Path(given.out).open("a") as file:
-            file.write(json.dumps(result) + "\n")
-        _, ms, _, mib, _, most, error = cells(result, None)
-        shown = f"{ms} ms, {mib} MiB, largest {most or '-'}, error {error or '-'}"
-        shown = result.get("failed", shown)
-        took = time.perf_counter() - started
-        print(f"{' | '.join(job)}: {shown}  ({took:.0f} s)", file=sys.stderr, flush=True)
+    wanted = [job for job in jobs(given) if job not in held]
+    alone = []
+    for first in range(0, len(wanted), given.together):
+        some = [apart.Apart(given, job) for job in wanted[first : first + given.together]]
+        for one in some:
+            one.prepared()
+        for one in some:
+            result = one.result()
+            if len(some) > 1 and result.get("failed") == "out of memory":
+                alone.append(one.job)  # others held some of it
+            else:
+                note(given, one, result)
+    for job in alone:
+        one = apart.Apart(given, job)
+        one.prepared()
+        note(given, one, one.result())
 
 
-def prepare_all(given: argparse.Namespace) -> None:
-    """Fills the compiler's caches, several engines at a time; nothing of it is timed."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    held = {(r["task"], r["precision"], r["engine"]) for r in read([given.out])}
-    wanted = [job for job in jobs(given) if job not in held and "compile" in job[2]]
-
-    def run(job: tuple[str, str, str]) -> None:
-        started = time.perf_counter()
-        said = run_apart(given, job).get("failed", "ready")
-        took = time.perf_counter() - started
-        print(f"{' | '.join(job)}: {said}  ({took:.0f} s)", file=sys.stderr, flush=True)
-
-    with ThreadPoolExecutor(given.prepare) as pool:
-        list(pool.map(run, wanted))
+def note(given: argparse.Namespace, one: apart.Apart, result: Result) -> None:
+    """Appends a result to the file, and shows it."""
+    result = dict(zip(("task", "precision", "engine"), one.job, strict=True)) | result
+    with Path(given.out).open("a") as file:
+        file.write(json.dumps(result) + "\n")
+    _, ms, _, mib, _, most, error = cells(result, None)
+    shown = f"{ms} ms, {mib} MiB, largest {most or '-'}, error {error or '-'}"
+    shown = result.get("failed", shown)
+    took = time.perf_counter() - one.started
+    print(f"{' | '.join(one.job)}: {shown}  ({took:.0f} s)", file=sys.stderr, flush=True)
 
 
 def print_table(results: list[Result]) -> None:
@@ -376,7 +364,7 @@ def arguments() -> argparse.Namespace:
     add("--rows", type=int, default=0, help="another batch than the task's")
     add("--device", default="cuda")
     add("--tiny", action="store_true", help="small models and batches, for a rehearsal")
-    add("--prepare", type=int, default=0, help="only compile, so many engines at a time")
+    add("--together", type=int, default=1, help="so many engines compile at a time")
     add("--largest", action="store_true", help="also find the largest batch that fits")
     add("--memory", type=float, default=0, help="GiB at most")
     add("--fastdp", default="", help="a checkout of fast-differential-privacy")
@@ -384,6 +372,7 @@ def arguments() -> argparse.Namespace:
     add("--out", default="dp_sgd_gpu.jsonl", help="results are appended here")
     add("--table", nargs="+", help="only print the table of these files")
     add("--one", action="store_true", help="one engine in this process; prints JSON")
+    add("--turns", action="store_true", help="wait for a line before the timing")
     return parser.parse_args()
 
 
@@ -393,8 +382,6 @@ def main() -> None:
         print(json.dumps(measure(given)))
     elif given.table:
         print_table(read(given.table))
-    elif given.prepare:
-        prepare_all(given)
     else:
         run_all(given)
         print_table(read([given.out]))

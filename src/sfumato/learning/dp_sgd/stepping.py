@@ -150,8 +150,7 @@ class NoisyStep:
         sums = {name: self.sum.sums[name] for name in self.sum.groups[index]}
         self._note_signal(in_one_piece(sums.values()) if self.watched else sums.values(), std)
         left = {n: s for n, s in sums.items() if not updates.take(self.parameters[n], s, std)}
-        if len(left) < len(sums):
-            left = brought_together(left, self.parameters)
+        left = brought_together(left, self.parameters)
         for total in in_one_piece(left.values()):
             noisy_mean(self.noise, total, std, size, total)
         for name, mean in left.items():
