@@ -28,6 +28,7 @@ from sfumato.learning.dp_sgd.updating import NoisyUpdates, brought_together
 
 __all__ = ["NoisyStep", "as_training_error"]
 
+_FEW = 4  # launches that cost less than copying sums together
 _LEAST_SCALE = 2.0**-10  # far below, squares vanish in float32: a long gradient passes for short
 
 
@@ -150,7 +151,8 @@ class NoisyStep:
         sums = {name: self.sum.sums[name] for name in self.sum.groups[index]}
         self._note_signal(in_one_piece(sums.values()) if self.watched else sums.values(), std)
         left = {n: s for n, s in sums.items() if not updates.take(self.parameters[n], s, std)}
-        left = brought_together(left, self.parameters)
+        if len(left) < len(sums) or len(in_one_piece(left.values())) > _FEW:
+            left = brought_together(left, self.parameters)
         for total in in_one_piece(left.values()):
             noisy_mean(self.noise, total, std, size, total)
         for name, mean in left.items():
