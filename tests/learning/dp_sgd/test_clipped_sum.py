@@ -4,7 +4,14 @@ import pytest
 import torch
 
 from sfumato.core.randomness import SeededCoins
-from sfumato.learning.dp_sgd import ChaChaNoise, Flat, PerLayer, PoissonLots, TrainingPlan
+from sfumato.learning.dp_sgd import (
+    ChaChaNoise,
+    Flat,
+    PerLayer,
+    PoissonLots,
+    TorchNoise,
+    TrainingPlan,
+)
 from sfumato.learning.dp_sgd.clipped_sum import ClippedSum
 from sfumato.learning.dp_sgd.neighbouring import in_one_piece, views_like
 from sfumato.learning.dp_sgd.stepping import NoisyStep
@@ -72,3 +79,24 @@ def test_parts_of_a_lot_add_up_and_a_whole_lot_is_kept(clipping):
     total.start()
     total.merge(sums, torch.ones(2, len(total.groups)), torch.ones(2), whole=True)
     assert total.sums["matrix"].data_ptr() == sums["matrix"].data_ptr()
+
+
+class Looks(torch.optim.SGD):
+    """Notes how gradients lie in memory."""
+
+    def step(self, closure=None):
+        self.strides = [p.grad.stride() for group in self.param_groups for p in group["params"]]
+        return super().step(closure)
+
+
+@pytest.mark.parametrize("noise", [TorchNoise, ChaChaNoise])
+def test_gradients_lie_in_memory_as_their_parameters_do(noise):
+    """Sums may not, after a compiled step with channels last; fused optimizers insist on it."""
+    held = {name: torch.nn.Parameter(p.contiguous()) for name, p in parameters().items()}
+    optimizer = Looks(held.values(), lr=0.1)
+    plan = TrainingPlan(PoissonLots(4, 100), Flat(1.0), 1.0, 5, 1e-5)
+    step = NoisyStep(plan, held, optimizer, None, noise(coins=SeededCoins(1)), 1.0)
+    found = {name: torch.zeros_like(p) for name, p in parameters().items()}  # channels last
+    step.sum.merge(found, torch.ones(4, 1), torch.zeros(4), whole=True)
+    step.apply(0)
+    assert optimizer.strides == [p.stride() for p in held.values()]

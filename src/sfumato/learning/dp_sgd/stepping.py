@@ -44,6 +44,12 @@ def as_training_error() -> Generator[None]:
         ) from error
 
 
+def _laid_out_like(parameter: Tensor, mean: Tensor) -> Tensor:
+    """The same numbers in the parameter's type and order in memory, as fused optimizers want it."""
+    fits = mean.dtype == parameter.dtype and mean.stride() == parameter.stride()
+    return mean if fits else torch.empty_like(parameter).copy_(mean)
+
+
 class NoisyStep:
     """Sums lots and turns each into one step of the optimizer.
 
@@ -141,7 +147,7 @@ class NoisyStep:
             p, clean = self.parameters[name], self.sum.sums[name]
             self._note_signal([clean], std)
             noisy = clean + self.noise.normal(clean, std)
-            p.grad = (noisy / size).to(p.dtype)
+            p.grad = _laid_out_like(p, (noisy / size).to(p.dtype))
 
     def _release_together(self, index: int, std: float, size: float, updates: NoisyUpdates) -> None:
         """A group's noisy means in few passes, in place of the sums, which are not needed again.
@@ -157,8 +163,7 @@ class NoisyStep:
             noisy_mean(self.noise, total, std, size, total)
         for name, mean in left.items():
             p = self.parameters[name]
-            fits = mean.dtype == p.dtype and mean.stride() == p.stride()
-            p.grad = mean if fits else torch.empty_like(p).copy_(mean)
+            p.grad = _laid_out_like(p, mean)
 
     def _note_signal(self, clean: Iterable[Tensor], std: float) -> None:
         for part in clean:
