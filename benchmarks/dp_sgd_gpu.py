@@ -216,16 +216,25 @@ def measure(given: argparse.Namespace) -> Result:
     if given.largest:
         clip = setting.clip
         del setting, engine, batches
-        result["largest"] = largest_batch(lambda n: fits(given, n, clip), rows)
+        result["largest"] = largest_batch(lambda n: needed(given, n, clip), rows, room(given))
     return result
 
 
-def fits(given: argparse.Namespace, rows: int, clip: float) -> bool:
-    """Whether three steps with so many examples find enough memory."""
+def room(given: argparse.Namespace) -> float:
+    """Bytes there are."""
+    if given.memory or given.device == "cpu":
+        return (given.memory or 1) * 2**30
+    import torch
+
+    return torch.cuda.get_device_properties(0).total_memory
+
+
+def needed(given: argparse.Namespace, rows: int, clip: float) -> int | None:
+    """Bytes that three steps with so many examples take; None if there are not so many."""
     import torch
 
     if given.device == "cpu" and rows > 64:
-        return False  # a rehearsal has no limit of its own
+        return None  # a rehearsal has no limit of its own
     torch._dynamo.reset()
     forget(given.device)
     try:
@@ -234,34 +243,55 @@ def fits(given: argparse.Namespace, rows: int, clip: float) -> bool:
         for _ in range(3):
             engine.step(*batch)
         synchronise(given.device)
+        return peak_memory(given.device)
     except Exception as error:  # compilers wrap it in errors of their own
         if "out of memory" not in str(error):
             raise
-        return False
+        return None
     finally:
         setting = engine = batch = None
         torch._dynamo.reset()
         forget(given.device)
-    return True
 
 
-def largest_batch(fits: Callable[[int], bool], start: int) -> int:
-    """The largest batch that fits, to 6 %: doubled or halved, then between.
+def largest_batch(needed: Callable[[int], int | None], start: int, limit: float) -> int:
+    """The largest batch that fits, to 6 %, in few trials: each compiles anew.
 
-    >>> largest_batch(lambda n: n <= 1000, 32), largest_batch(lambda n: n <= 5, 32)
-    (992, 5)
+    Memory grows as a straight line, nearly: the next trial is where the line through the last two
+    meets the limit, or half-way if that was too much.
+
+    Args:
+        needed: bytes of a batch, or None if it does not fit.
+        start: a batch to begin with.
+        limit: bytes there are.
+
+    >>> tried = []
+    >>> def line(n): tried.append(n); return 50 + 3 * n if 50 + 3 * n <= 3000 else None
+    >>> largest_batch(line, 32, 3000), tried
+    (983, [32, 657, 983, 1041])
+    >>> largest_batch(lambda n: 1 if n <= 5 else None, 32, 3000)
+    5
     """
-    good, bad = start, start
-    while good and not fits(good):
-        good, bad = good // 2, good
-    if good == bad:
-        while fits(2 * good):
-            good *= 2
-        bad = 2 * good
-    while bad - good > max(1, 0.06 * good):
-        middle = (good + bad) // 2
-        good, bad = (middle, bad) if fits(middle) else (good, middle)
-    return good
+    fitted, bad, n = [(0, 0)], 0, start
+    while True:
+        used = needed(n)
+        if used is None:
+            bad = n
+        else:
+            fitted.append((n, used))
+        good = fitted[-1][0]
+        if bad and bad - good <= max(1, 0.06 * good):
+            return good
+        n = max(good + 1, int(1.06 * good), predicted(fitted[-2:], limit))
+        if bad and n >= bad:
+            n = (good + bad) // 2
+
+
+def predicted(fitted: list[tuple[int, int]], limit: float) -> int:
+    """Where a line through two points meets the limit."""
+    (n, before), (m, now) = [(0, 0), *fitted][-2:]
+    slope = (now - before) / (m - n) if m > n else 0.0
+    return int(m + (limit - now) / slope) if slope > 0 else 2 * m
 
 
 # --- all of them ----------------------------------------------------------------------------------
