@@ -6,6 +6,7 @@ are built from ``grad``, the gradient of the output. Rules are exact: nothing is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -258,18 +259,13 @@ def _(
 
 
 def _affine_channels(
-    use: Use, weight: Tensor | None, bias: Tensor | None, normalised: Callable[[], Tensor]
+    use: Use, weight: Tensor | None, bias: Tensor | None, scale: Callable[[Tensor], Tensor]
 ) -> None:
-    """Scale and shift of the second dimension."""
+    """Scale and shift of the second dimension; ``scale`` gives each row's gradient of the first."""
     if use.layout.dim != 0:
         raise NotCovered("a normalisation of channels needs its batch as the first dimension")
-
-    def per_channel(grad: Tensor) -> Piece:
-        per_row = grad.flatten(2).sum(2) if grad.ndim > 2 else grad
-        return Direct(use.sum_rows(per_row))
-
-    use.give(weight, lambda grad: per_channel(exact(grad) * normalised()))
-    use.give(bias, lambda grad: per_channel(exact(grad)))
+    use.give(weight, lambda grad: Direct(use.sum_rows(scale(exact(grad)))))
+    use.give(bias, lambda grad: Direct(use.sum_rows(_over_places(exact(grad)))))
 
 
 @rule(F.group_norm)
@@ -282,7 +278,24 @@ def _(
     eps: float = 1e-5,
 ) -> None:
     x = _kept_for(use, weight, input)
-    _affine_channels(use, weight, bias, lambda: F.group_norm(exact(x), num_groups, eps=eps))
+    _affine_channels(use, weight, bias, lambda grad: _group_scale(exact(x), grad, num_groups, eps))
+
+
+def _group_scale(x: Tensor, grad: Tensor, groups: int, eps: float) -> Tensor:
+    """(rows, channels): sums of g (x - m) / s over places, as (sum g x - m sum g) / s.
+
+    The two sums are those that torch's own backward pass needs: a compiler forms them once.
+    """
+    rows, channels, *sides = x.shape
+    places, each = math.prod(sides), channels // groups
+    _, mean, inverse = torch.native_group_norm(x, None, None, rows, channels, places, groups, eps)
+    product, alone = (_over_places(part).view(rows, groups, each) for part in (grad * x, grad))
+    return ((product - alone * mean.unsqueeze(2)) * inverse.unsqueeze(2)).view(rows, channels)
+
+
+def _over_places(grad: Tensor) -> Tensor:
+    """(rows, channels)."""
+    return grad.flatten(2).sum(2) if grad.ndim > 2 else grad
 
 
 @rule(F.instance_norm)
@@ -303,10 +316,12 @@ def _(
         raise NotCovered(
             "running statistics are read off the data without noise: do not track them"
         )
-    _affine_channels(
-        use, weight, bias,
-        lambda: F.instance_norm(exact(x), *means, use_input_stats=use_input_stats, eps=eps),
-    )  # fmt: skip
+
+    def scale(grad: Tensor) -> Tensor:
+        made = F.instance_norm(exact(x), *means, use_input_stats=use_input_stats, eps=eps)
+        return _over_places(grad * made)
+
+    _affine_channels(use, weight, bias, scale)
 
 
 @rule(F.batch_norm)
@@ -324,9 +339,11 @@ def _(
     if training or running_mean is None or running_var is None:
         raise NotCovered("batch normalisation mixes the examples of a batch: use GroupNorm")
     x = _kept_for(use, weight, input)
-    _affine_channels(
-        use, weight, bias, lambda: F.batch_norm(exact(x), running_mean, running_var, eps=eps)
-    )
+
+    def scale(grad: Tensor) -> Tensor:
+        return _over_places(grad * F.batch_norm(exact(x), running_mean, running_var, eps=eps))
+
+    _affine_channels(use, weight, bias, scale)
 
 
 # --- scales and shifts: parameters of a user's own modules ---------------------------------------
