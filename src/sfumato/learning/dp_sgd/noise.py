@@ -221,7 +221,8 @@ class ChaChaNoise:
         """
         std, size = checked(total, std), checked_mean(total, size, by.parameter)
         if not updates.alike(total, *by.written):
-            validation.fail("total", "float32, without gaps, laid out like what it updates", total)
+            needed = "float32, without gaps, laid out like what it updates"
+            validation.fail("total", needed, (total.dtype, tuple(total.shape), total.stride()))
         segment = self._take(total, std, exact=False)
         if segment.blocks:
             _updater(total)(by, total, std, size, segment)

@@ -75,10 +75,18 @@ class NoisyStep:
         self.sum = ClippedSum(parameters, plan.clipping)
         plan.clipping.noise_scales(plan.noise_multiplier, self.sum.bounds)  # or says why not
         self.compiled: Any = None
-        self.watched = True  # whether someone may ask for a report
         self._signal: list[Tensor] = []
         self._spread = 0.0
         self._epsilons: dict[int, float] = {}
+
+    @property
+    def watched(self) -> bool:
+        """Whether someone may ask for a report; if not, nothing is computed for one."""
+        return self.sum.watched
+
+    @watched.setter
+    def watched(self, wanted: bool) -> None:
+        self.sum.watched = wanted
 
     def add(self, tape: Tape, losses: Tensor, weights: NDArray[np.float64]) -> None:
         """A physical batch: one backward pass from the weighted losses."""

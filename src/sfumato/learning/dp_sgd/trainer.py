@@ -315,6 +315,7 @@ class DPSGD(ChargedOnce):
                 self._recorder.expect(len(part.rows), part.units)
                 yield from self._hand_out(self._augmentation(batch))
             else:  # at once: what is noted of later lots must not tell that this one was empty
+                self._watch.check()  # nor must an error
                 self._take_step(part)
 
     def _parts(self, waiting: deque[Part]) -> Iterator[np.ndarray]:

@@ -91,6 +91,7 @@ class NoisyUpdates:
         if not alike(total, parameter, *held) or not rule.knows(state, parameter):
             return False
         self._tasks.append(_Task(parameter, rule, total, std))
+        parameter.grad = None  # whatever it is, the optimizer must not find it
         return True
 
     @torch.no_grad()

@@ -8,10 +8,11 @@ import torch
 from torch import nn
 
 from sfumato.learning.dp_sgd.clipped_sum import ClippedSum
-from sfumato.learning.dp_sgd.clipping import Flat
+from sfumato.learning.dp_sgd.clipping import Flat, PerLayer
 from sfumato.learning.dp_sgd.compiled import CompiledSum
 from sfumato.learning.dp_sgd.gradients import settling
 from sfumato.learning.dp_sgd.gradients.tape import Tape
+from sfumato.learning.dp_sgd.kernels import products
 from sfumato.learning.dp_sgd.physical import Part
 
 pytestmark = pytest.mark.usefixtures("singles")
@@ -81,3 +82,56 @@ def test_the_compiler_is_told_where_it_makes_norms_of_short_numbers_itself(monke
     )
     compiled((x,), Part(0, np.arange(ROWS), np.ones(ROWS), ROWS, last=True), 1.0)
     assert told == [not kernels]
+
+
+class Deep(nn.Module):
+    """Matrices over many places in bfloat16."""
+
+    def __init__(self):
+        super().__init__()
+        self.wide, self.narrow = nn.Linear(24, 48), nn.Linear(48, 32)
+
+    def forward(self, x):
+        return self.narrow(torch.nn.functional.gelu(self.wide(x))).float()
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_bad_unit_spoils_no_ordinary_matrix_product(monkeypatch, bad):
+    """Gradients come with 0 in place of what is not finite, and contributions stay within C."""
+    monkeypatch.setattr(settling, "by_kernels", lambda tensor, convolution=False: True)
+    asked = []
+    scaled = products.scaled_sum
+    monkeypatch.setattr(products, "scaled_sum", lambda *a: (asked.append(1), scaled(*a))[1])
+    torch.manual_seed(0)
+    model = Deep()
+    parameters = dict(model.named_parameters())
+    tape, total = Tape(parameters), ClippedSum(parameters, PerLayer({"wide": 0.2, "": 0.1}))
+
+    def squares(model, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return model(x).square().flatten(1).mean(1)
+
+    x = torch.randn(ROWS, 6, 24)
+    with tape.recording(11, 11, learning=True):
+        losses = squares(model, x[:11])
+    tape.gradients(losses.sum())
+    compiled = CompiledSum(model, squares, tape, total, "eager", capture=False)
+    ones = np.ones(ROWS)
+    without = ones.copy()
+    without[5] = 0
+    compiled((x,), Part(0, np.arange(ROWS), without, ROWS, last=True), 1.0)
+    clean = {name: s.clone() for name, s in total.sums.items()}
+    x[5, 3, 2] = bad
+    total.start()
+    compiled((x,), Part(0, np.arange(ROWS), ones, ROWS, last=True), 1.0)
+    assert len(asked) == 2  # traced once: two matrices
+    for name, s in total.sums.items():
+        assert torch.allclose(s, clean[name], rtol=1e-5, atol=1e-7), name
+    for unit in (0, 7):
+        alone = np.zeros(ROWS)
+        alone[unit] = 1
+        total.start()
+        compiled((x,), Part(0, np.arange(ROWS), alone, ROWS, last=True), 1.0)
+        for names, bound in ((["wide.weight", "wide.bias"], 0.2), (["narrow.weight"], 0.1)):
+            length = sum(float(total.sums[n].double().square().sum()) for n in names) ** 0.5
+            assert 0.3 * bound < length <= bound

@@ -53,18 +53,18 @@ def clock(*seconds):
 def test_a_close_call_is_timed_once_for_each_size():
     x, g = factors(40, 64, 64)
     measure, asked = clock(2.0, 1.0, 1.0, 2.0)
-    assert confirmed_way(x, g, MATRIX, 3, measure) == "direct"  # the second, by the clock
-    assert confirmed_way(x * 5, g + 1, MATRIX, 3, measure) == "direct"
+    assert confirmed_way(x, g, MATRIX, 3, measure=measure) == "direct"  # the second, by the clock
+    assert confirmed_way(x * 5, g + 1, MATRIX, 3, measure=measure) == "direct"
     assert len(asked) == 2
-    assert confirmed_way(*factors(41, 64, 64), MATRIX, 3, measure) == "gram"
+    assert confirmed_way(*factors(41, 64, 64), MATRIX, 3, measure=measure) == "gram"
     assert asked == [3] * 4
 
 
 def test_a_clear_call_and_other_ways_are_not_timed():
     measure, asked = clock()
-    assert confirmed_way(*factors(4, 64, 64), MATRIX, 3, measure) == "gram"
-    assert confirmed_way(*factors(4000, 64, 64), MATRIX, 3, measure) == "written"
-    assert confirmed_way(*factors(1, 64, 64), MATRIX, 3, measure) == "one place"
+    assert confirmed_way(*factors(4, 64, 64), MATRIX, 3, measure=measure) == "gram"
+    assert confirmed_way(*factors(4000, 64, 64), MATRIX, 3, measure=measure) == "written"
+    assert confirmed_way(*factors(1, 64, 64), MATRIX, 3, measure=measure) == "one place"
     assert confirmed_way(*factors(40, 64, 64), MATRIX, 3) == "gram"  # no GPU, no clock
     assert asked == []
 
@@ -78,7 +78,7 @@ def test_real_tensors_are_timed_while_a_graph_is_traced():
         return measure(call)
 
     def traced(x, g):
-        assert confirmed_way(x, g, MATRIX, 3, watched) == "gram"
+        assert confirmed_way(x, g, MATRIX, 3, measure=watched) == "gram"
         return x + 1
 
     graph = make_fx(traced, tracing_mode="fake")(*factors(40, 64, 64))

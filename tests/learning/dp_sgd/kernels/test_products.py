@@ -13,7 +13,7 @@ from sfumato.learning.dp_sgd.clipping import ROUNDING, Flat
 from sfumato.learning.dp_sgd.gradients import settling
 from sfumato.learning.dp_sgd.gradients.products import Product
 from sfumato.learning.dp_sgd.gradients.tape import Tape
-from sfumato.learning.dp_sgd.kernels import products
+from sfumato.learning.dp_sgd.kernels import launches, products
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 HALVES = [torch.bfloat16, torch.float16]
@@ -148,7 +148,7 @@ def test_a_scaled_sum_is_that_of_rounded_activations():
     x, g = factors(5, 12, 1, 40, 48, MATRIX, torch.bfloat16)
     weights = torch.tensor([0.3, 0.0, 1.0, 1e-20, 0.7])
     exact = by_autograd(x, g, MATRIX, 5)
-    x[1], g[1] = math.nan, math.inf
+    x[1] = math.nan
     found = products.scaled_sum(x, g, weights, 5).double()
     wanted = torch.tensordot(weights.double(), exact, 1)
     error = (found - wanted).norm()
@@ -158,7 +158,7 @@ def test_a_scaled_sum_is_that_of_rounded_activations():
 
 def settled(x, g):
     units, rows, columns = len(x), g.shape[3], x.shape[3]
-    piece = Product.of(x, g, MATRIX, units, (rows, columns)).settle()
+    piece = Product.of(x, g, MATRIX, units, (rows, columns), finite=True).settle()
     norms = piece.squared_norms().sqrt().view(-1, 1)
     scales = Flat(1.0).scales(norms, (1.0,), ROUNDING["float32"])[:, 0]
     return piece, norms[:, 0].double(), scales
@@ -225,10 +225,45 @@ def test_kernels_of_scaled_sums_are_their_twins(t, c, r):
     x, g = factors(6, t, 1, c, r, MATRIX, torch.bfloat16, "cuda")
     weights = torch.rand(6, device="cuda")
     weights[2] = 0
-    x[2], g[2] = math.inf, math.nan
+    x[2] = math.inf
     expected = products.scaled_sum(x.cpu(), g.cpu(), weights.cpu(), 6)
     near(products.scaled_sum(x, g, weights, 6), expected)
     near(products.row_lengths(x[3, :, 0]), products.row_lengths(x[3, :, 0].cpu()))
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_gpu)])
+@pytest.mark.parametrize("dtype", HALVES)
+def test_weights_may_lie_in_columns(device, dtype):
+    """As clip factors of several groups do."""
+    x, g = factors(6, 12, 1, 24, 40, MATRIX, dtype, device)
+    many = torch.rand(6, 3, device=device)
+    column = many[:, 1]
+    assert not column.is_contiguous()
+    calls = [
+        lambda w: products.weighted_sum(x, g, w, MATRIX, 6),
+        lambda w: products.weighted_rows(x[:, 0, 0].contiguous(), g[:, 0, 0].contiguous(), w),
+    ]
+    if dtype == torch.bfloat16:
+        calls.append(lambda w: products.scaled_sum(x, g, w, 6))
+    for call in calls:
+        near(call(column), call(column.contiguous()), 1e-6)
+
+
+def test_kernels_refuse_what_does_not_lie_in_a_row():
+    column = torch.rand(6, 3)[:, 1]
+    with pytest.raises(ValueError, match=r"in a row, got strides \(3,\)"):
+        launches._in_a_row(torch.rand(6), column)
+
+
+def test_unless_gradients_are_known_to_be_finite_products_are_finished_first():
+    x, g = factors(3, 8, 1, 24, 40, MATRIX, torch.bfloat16)
+    x[0], g[1, 2] = math.inf, math.nan
+    piece = Product.of(x, g, MATRIX, 3, (40, 24)).settle()
+    assert piece._way == "gram"
+    assert not piece._by_matrix_product
+    assert piece.squared_norms().isfinite().tolist() == [False, False, True]
+    total = piece.weighted_sum(torch.tensor([0.0, 0.0, 1.0]))
+    near(total, by_autograd(x, g, MATRIX, 3)[2])
 
 
 # --- the piece ----------------------------------------------------------------------------------

@@ -300,6 +300,10 @@ class _WatchedTape(Tape):
 
     With ``channels_last``, images and gradients reach two-dimensional convolutions laid out so: a
     normalisation before or after one may have changed it, and each would make a copy for itself.
+
+    Gradients reach matrices in bfloat16 with 0 in place of what is not finite, for the chain rule,
+    norms and sums alike, so that an ordinary matrix product can add them up. It costs nothing where
+    the gradient is computed number by number anyway.
     """
 
     def __init__(self, *args: Any, channels_last: bool) -> None:
@@ -318,6 +322,12 @@ class _WatchedTape(Tape):
         if self._channels_last and call[0] in _CONVOLUTIONS and output.ndim == 4:
             output.register_hook(lambda grad: grad.contiguous(memory_format=torch.channels_last))
         super()._await(call, output, key, site)
+
+    def _made_finite(self, call: Any, output: Tensor) -> bool:
+        if call[0] is not F.linear or output.dtype != torch.bfloat16:
+            return False
+        output.register_hook(lambda grad: torch.nan_to_num(grad, 0.0, 0.0, 0.0))
+        return True
 
     def _receive(self, call: Any, grad: Tensor) -> None:
         self.delivered.append(grad.detach())

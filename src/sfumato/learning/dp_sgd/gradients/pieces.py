@@ -185,13 +185,15 @@ class Outer(Piece):
 
     ``left`` is (U, T, rows), or (U, T) whole numbers that name one row each (an embedding). The
     gradient of unit u is sum_t left[u, t] right[u, t]^T, in ``shape`` = (rows, columns). Factors
-    may come in the model's own precision; here they are used in float32.
+    may come in the model's own precision; here they are used in float32. ``finite`` says that all
+    numbers of ``left`` are known to be.
     """
 
     left: Tensor
     right: Tensor
     shape: Sequence[int]
     transposed: bool = False
+    finite: bool = False
 
     @property
     def _named(self) -> bool:

@@ -94,6 +94,7 @@ class Product(Piece):
         units: U; consecutive rows belong to one unit.
         shape: of the parameter.
         scale: what each unit's product is to be multiplied with; None for 1.
+        finite: whether all numbers of g are known to be.
         squares: squared norms, once known.
         all_written: (U, rows, columns), if they were written.
         allowance: what was added to norms for rounding, if anything.
@@ -105,6 +106,7 @@ class Product(Piece):
     units: int
     shape: tuple[int, ...]
     scale: Tensor | None = None
+    finite: bool = False
     squares: Tensor | None = None
     all_written: Tensor | None = None
     allowance: Tensor | None = None
@@ -112,12 +114,18 @@ class Product(Piece):
 
     @classmethod
     def of(
-        cls, x: Tensor, g: Tensor, geometry: list[int], units: int, shape: tuple[int, ...]
+        cls,
+        x: Tensor,
+        g: Tensor,
+        geometry: list[int],
+        units: int,
+        shape: tuple[int, ...],
+        finite: bool = False,
     ) -> Product:
         """From factors of any precision."""
         (x, by_x), (g, by_g) = _shortened(x.contiguous(), units), _shortened(g.contiguous(), units)
         scale = None if by_x is None or by_g is None else by_x * by_g
-        return cls(x, g, geometry, units, shape, scale)
+        return cls(x, g, geometry, units, shape, scale, finite)
 
     def settle(self) -> Piece:
         """Finds the norms, and lets go of the factors if all gradients are written."""
@@ -127,7 +135,7 @@ class Product(Piece):
 
     def _find_norms(self) -> None:
         factors = (self.x, self.g, self.geometry, self.units)
-        way = self._way = confirmed_way(*factors)
+        way = self._way = confirmed_way(*factors, scale=self._scalable)
         if way == "one place":
             norms = [products.row_lengths(factor.flatten(1)) for factor in (self.x, self.g)]
             squares = (norms[0] * norms[1]).square()
@@ -144,8 +152,12 @@ class Product(Piece):
     @property
     def _by_matrix_product(self) -> bool:
         """Whether an ordinary one sums them up, its rounding charged to the norms."""
-        known = self._way == "gram" and self.scale is None
-        return known and products.can_scale(self.x, self.geometry)
+        return self._way == "gram" and self._scalable
+
+    @property
+    def _scalable(self) -> bool:
+        known = self.finite and self.scale is None
+        return known and products.can_scale(self.x, self.g, self.geometry)
 
     def _rounding(self) -> Tensor:
         """(U,): how far a product formed for the norm may be from the same formed for the sum.

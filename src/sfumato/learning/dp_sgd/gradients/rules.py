@@ -60,7 +60,11 @@ def _(use: Use, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> No
     if weight.ndim != 2 or (bias is not None and bias.shape != weight.shape[:1]):
         raise NotCovered("only a matrix and one shift for each of its rows are known")
     x = _kept_for(use, weight, input)
-    use.give(weight, lambda grad: Outer(use.factor(grad), use.factor(x), weight.shape))
+
+    def build(grad: Tensor) -> Piece:
+        return Outer(use.factor(grad), use.factor(x), weight.shape, finite=use.finite)
+
+    use.give(weight, build)
     use.give(bias, lambda grad: Direct(use.places(grad).sum(1)))
 
 

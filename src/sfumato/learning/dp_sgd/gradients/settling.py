@@ -37,7 +37,8 @@ def _matrix(piece: Outer) -> Piece | None:
     x, g = matched(piece.right, piece.left)
     if not (by_kernels(x) and by_kernels(g)):
         return None
-    return Product.of(x.unsqueeze(2), g.unsqueeze(2), _MATRIX, len(x), tuple(piece.shape))
+    finite = piece.finite and g.dtype == piece.left.dtype
+    return Product.of(x.unsqueeze(2), g.unsqueeze(2), _MATRIX, len(x), tuple(piece.shape), finite)
 
 
 def _kernel(piece: Convolution) -> Piece | None:

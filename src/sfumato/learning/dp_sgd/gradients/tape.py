@@ -285,7 +285,7 @@ class Tape(TorchFunctionMode):
 
     def _await(self, call: _Function, output: Tensor, key: _Key, site: Site) -> None:
         func, args, kwargs = call
-        use = Use(site, self._units, self._names, self.scratch)
+        use = Use(site, self._units, self._names, self.scratch, self._made_finite(call, output))
         refusal: NotCovered | None = None
         if func in RULES:
             try:
@@ -303,6 +303,10 @@ class Tape(TorchFunctionMode):
         self._calls.append(awaited)
         self._counts.update(key.targets)
         awaited.hook = output.register_hook(lambda grad: self._receive(awaited, grad))
+
+    def _made_finite(self, call: _Function, output: Tensor) -> bool:
+        """Sees to it, if this tape does, that the output's gradient comes without infinities."""
+        return False
 
     # --- while the backward pass runs -------------------------------------------------------------
 

@@ -59,7 +59,12 @@ def _costs(shape: Shape) -> dict[str, float]:
 
 
 def confirmed_way(
-    x: Tensor, g: Tensor, geometry: list[int], units: int, measure: Measure | None = None
+    x: Tensor,
+    g: Tensor,
+    geometry: list[int],
+    units: int,
+    scale: bool = False,
+    measure: Measure | None = None,
 ) -> str:
     """The same, timed where it is a close call and kernels run.
 
@@ -68,6 +73,7 @@ def confirmed_way(
         g: (n, out height, out width, rows).
         geometry: kernel, stride, padding, dilation.
         units: U.
+        scale: whether Gram matrices are followed by an ordinary matrix product.
         measure: seconds of a call; by default on GPUs alone.
     """
     shape = products.shape_of(x, g, geometry, units)
@@ -77,19 +83,22 @@ def confirmed_way(
         return way
     if measure is None and x.device.type != "cuda":
         return way
-    key = (str(x.device), x.dtype, x.shape[1:], g.shape[1:], tuple(geometry), len(x) // units)
+    sizes = x.shape[1:], g.shape[1:], tuple(geometry), len(x) // units
+    key = (str(x.device), x.dtype, sizes, scale)
     if key not in _known:
-        _known[key] = _quickest(x, g, geometry, units, measure or _on_gpu)
+        _known[key] = _quickest(x, g, geometry, units, scale, measure or _on_gpu)
     return _known[key]
 
 
-def _quickest(x: Tensor, g: Tensor, geometry: list[int], units: int, measure: Measure) -> str:
+def _quickest(
+    x: Tensor, g: Tensor, geometry: list[int], units: int, scale: bool, measure: Measure
+) -> str:
     few = min(units, _UNITS)
     rows = few * (len(x) // units)
     with _disable_current_modes(), torch.no_grad():  # real tensors, also while a graph is traced
         made = [torch.ones((rows, *f.shape[1:]), dtype=f.dtype, device=f.device) for f in (x, g)]
         weights = torch.ones(few, device=x.device)
-        ways = products.ways(made[0], made[1], weights, geometry, few)
+        ways = products.ways(made[0], made[1], weights, geometry, few, scale)
         times = {way: measure(call) for way, call in ways.items()}
     return min(times, key=times.__getitem__)
 

@@ -37,12 +37,15 @@ class Use:
         site: where the batch is.
         units: how many units the batch holds.
         names: tracked tensors' names, by identity.
+        scratch: memory to work in.
+        finite: whether output gradients come with 0 in place of what is not finite.
     """
 
     site: Site
     units: int
     names: dict[int, str]
     scratch: Scratch
+    finite: bool = False
     builds: dict[int, Build] = field(default_factory=dict[int, Build])
     kept: list[tuple[Tensor, int]] = field(default_factory=list[tuple[Tensor, int]])
 

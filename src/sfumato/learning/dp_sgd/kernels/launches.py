@@ -94,7 +94,7 @@ def direct(
     sizes = (units, shape.rows, shape.columns) if write else (0,)
     out = torch.empty(sizes, dtype=torch.float32, device=x.device)
     torch.library.wrap_triton(products_triton.direct)[(units * tiles,)](
-        x, g, squares, out, **_constants(x, g, geometry, shape),
+        *_in_a_row(x, g), squares, out, **_constants(x, g, geometry, shape),
         WRITE=write, **blocks,
     )  # fmt: skip
     return squares.sum(1), out
@@ -109,7 +109,7 @@ def row_facts(x: Tensor, g: Tensor, directions: Tensor, geometry: list[int], uni
     tall, wide = -(-shape.rows // blocks["BR"]), -(-shape.columns // blocks["BC"])
     facts = torch.empty((units, wide, shape.rows, 3), dtype=torch.float32, device=x.device)
     torch.library.wrap_triton(products_triton.row_facts)[(units * tall * wide,)](
-        x, g, directions, facts, **_constants(x, g, geometry, shape), **blocks
+        *_in_a_row(x, g, directions), facts, **_constants(x, g, geometry, shape), **blocks
     )
     return facts.sum(1)
 
@@ -127,8 +127,8 @@ def weighted(x: Tensor, g: Tensor, weights: Tensor, geometry: list[int], units: 
     new = torch.empty if parts else torch.zeros
     out = new((max(parts, 1), shape.rows, shape.columns), dtype=torch.float32, device=x.device)
     torch.library.wrap_triton(products_triton.weighted)[(programs,)](
-        x, g, weights, out, units, programs, **_constants(x, g, geometry, shape), PARTS=parts,
-        **blocks,
+        *_in_a_row(x, g, weights), out, units, programs, **_constants(x, g, geometry, shape),
+        PARTS=parts, **blocks,
     )  # fmt: skip
     return out.sum(0) if parts > 1 else out[0]
 
@@ -170,7 +170,7 @@ def weighted_rows(x: Tensor, g: Tensor, weights: Tensor) -> Tensor:
     each = -(-units // parts)
     out = torch.empty((parts, rows, columns), dtype=torch.float32, device=x.device)
     torch.library.wrap_triton(products_triton.weighted_rows)[(parts * tiles,)](
-        x, g, weights, out, units, each, C=columns, R=rows, BR=tall, BC=wide, BT=64,
+        *_in_a_row(x, g, weights), out, units, each, C=columns, R=rows, BR=tall, BC=wide, BT=64,
         num_warps=4, num_stages=3,
     )  # fmt: skip
     return out.sum(0) if parts > 1 else out[0]
@@ -188,7 +188,7 @@ def gram(x: Tensor, g: Tensor, geometry: list[int], units: int) -> tuple[Tensor,
     lengths = torch.empty((units, many, 4), dtype=torch.float32, device=x.device)
     tiny = torch.finfo(torch.float32).tiny
     torch.library.wrap_triton(products_triton.gram)[(units * pairs,)](
-        x, g, totals, lengths, **_constants(x, g, geometry, shape),
+        *_in_a_row(x, g), totals, lengths, **_constants(x, g, geometry, shape),
         TINY_X=shape.columns * tiny, TINY_G=shape.rows * tiny, **blocks,
     )  # fmt: skip
     return totals.sum(1), lengths.sum(1)
@@ -201,17 +201,24 @@ def lengths(x: Tensor) -> Tensor:
     out = torch.empty(len(x), dtype=torch.float32, device=x.device)
     block = _block(x.shape[1], 32, 1024)
     torch.library.wrap_triton(products_triton.lengths)[(len(x),)](
-        x, out, C=x.shape[1], BLOCK=block, num_warps=_block(block // 256, 1, 4)
+        *_in_a_row(x), out, C=x.shape[1], BLOCK=block, num_warps=_block(block // 256, 1, 4)
     )
     return out
 
 
-def scaled(x: Tensor, g: Tensor, weights: Tensor, units: int) -> Tensor:
-    """Activations times weights; ``g`` is blanked for units of weight 0."""
+def scaled(x: Tensor, weights: Tensor, units: int) -> Tensor:
+    """Each unit's numbers times its weight, rounded."""
     from sfumato.learning.dp_sgd.kernels import products_triton
 
-    out = torch.empty_like(x)
-    size = x.numel() // units
+    out, size = torch.empty_like(x), x.numel() // units
     start = cast("Any", products_triton.scaled)[(units * -(-size // _SCALED),)]
-    start(x, g, weights, out, SIZE_X=size, SIZE_G=g.numel() // units, BLOCK=_SCALED, num_warps=4)
+    start(*_in_a_row(x, weights), out, SIZE=size, BLOCK=_SCALED, num_warps=4)
     return out
+
+
+def _in_a_row(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """The same, whose numbers lie one after the other: kernels take that for granted."""
+    for tensor in tensors:
+        if not tensor.is_contiguous():
+            raise ValueError(f"numbers must lie in a row, got strides {tensor.stride()}")
+    return tensors

@@ -139,9 +139,8 @@ def _product_lengths(x: Tensor) -> Tensor:
 
 @torch.library.custom_op("sfumato::product_scaled", mutates_args=())
 def _product_scaled(x: Tensor, g: Tensor, weights: Tensor, units: int) -> Tensor:
-    """``g`` may have 0 in place of what units of weight 0 had: no sum has a use for it."""
     if _by_kernel(x):
-        right = launches.scaled(x, g, weights, units).view(-1, x.shape[3])
+        right = launches.scaled(x, weights, units).view(-1, x.shape[3])
         with _whole_reductions():
             return torch.mm(g.view(-1, g.shape[3]).t(), right, out_dtype=torch.float32)
     return twins.scaled(x, g, weights, units)
@@ -219,7 +218,7 @@ def weighted_sum(
     units: int,
 ) -> Tensor:
     """(rows, columns) in float32: the sum over units of weight times product."""
-    return _product_sum(x, g, weights.float(), geometry, units)
+    return _product_sum(x, g, _in_a_row(weights), geometry, units)
 
 
 def row_facts(x: Tensor, g: Tensor, directions: Tensor, geometry: list[int], units: int) -> Tensor:
@@ -237,28 +236,38 @@ def row_facts(x: Tensor, g: Tensor, directions: Tensor, geometry: list[int], uni
 
 def weighted_rows(x: Tensor, g: Tensor, weights: Tensor) -> Tensor:
     """(rows, columns) in float32, from (units, columns) and (units, rows)."""
-    return _product_rows(x, g, weights.float())
+    return _product_rows(x, g, _in_a_row(weights))
 
 
 def scaled_sum(x: Tensor, g: Tensor, weights: Tensor, units: int) -> Tensor:
     """(rows, columns) in float32: the weighted sum by a matrix product, w_u x_t rounded first.
 
-    Of plain matrices in bfloat16, their norms found with ``rounded``. ``g`` is not needed
-    afterwards: what units of weight 0 had there may be overwritten with 0.
+    Of plain matrices in bfloat16, their norms found with ``rounded``, and of gradients that are
+    known to be finite: a matrix product cannot leave a unit out, but only multiply it by 0.
     """
-    return _product_scaled(x, g, weights.float(), units)
+    return _product_scaled(x, g, _in_a_row(weights), units)
 
 
-def can_scale(x: Tensor, geometry: list[int]) -> bool:
-    """Whether :func:`scaled_sum` is for these factors."""
-    plain = geometry == [1, 1, 1, 1, 0, 0, 1, 1] and x.dtype == torch.bfloat16
-    return plain and (x.device.type != "cuda" or hasattr(torch.ops.aten.mm, "dtype"))
+def can_scale(x: Tensor, g: Tensor, geometry: list[int]) -> bool:
+    """Whether :func:`scaled_sum` is for these factors, if ``g`` is finite."""
+    plain = geometry == [1, 1, 1, 1, 0, 0, 1, 1] and x.shape[:3] == g.shape[:3]
+    short = x.dtype == g.dtype == torch.bfloat16
+    return plain and short and (x.device.type != "cuda" or hasattr(torch.ops.aten.mm, "dtype"))
 
 
 def ways(
-    x: Tensor, g: Tensor, weights: Tensor, geometry: list[int], units: int
+    x: Tensor, g: Tensor, weights: Tensor, geometry: list[int], units: int, scale: bool
 ) -> dict[str, Callable[[], object]]:
-    """Gram matrices or tiles in registers, by kernels alone, as far as they differ: for timing."""
+    """Gram matrices or tiles in registers, by kernels alone, as far as they differ: for timing.
+
+    Args:
+        x: as for :func:`direct_norms`.
+        g: as for :func:`direct_norms`.
+        weights: (U,).
+        geometry: as for :func:`direct_norms`.
+        units: U.
+        scale: whether the first is followed by :func:`scaled_sum`.
+    """
 
     def gram() -> object:
         return _product_gram(x, g, geometry, units)
@@ -266,7 +275,7 @@ def ways(
     def direct() -> object:
         return _product_norms(x, g, geometry, units, False)
 
-    if not can_scale(x, geometry):
+    if not scale:
         return {"gram": gram, "direct": direct}
     return {
         "gram": lambda: (gram(), _product_scaled(x, g, weights, units)),
@@ -278,6 +287,11 @@ def row_lengths(x: Tensor) -> Tensor:
     """(units,): each row's length, from (units, columns), at least."""
     lost = math.sqrt(x.shape[1] * torch.finfo(torch.float32).tiny)
     return _product_lengths(x) * (1 + _LENGTHS) + lost
+
+
+def _in_a_row(weights: Tensor) -> Tensor:
+    """In float32, one after the other: clip factors of several groups lie in columns."""
+    return weights.float().contiguous()
 
 
 def _not_too_small(squares: Tensor, shape: Shape) -> Tensor:
@@ -293,10 +307,13 @@ def _by_kernel(x: Tensor) -> bool:
 @contextlib.contextmanager
 def _whole_reductions() -> Generator[None]:
     """Parts of a product are added up in float32, whatever else is allowed."""
-    flags = torch.backends.cuda.matmul
-    before = flags.allow_bf16_reduced_precision_reduction
-    flags.allow_bf16_reduced_precision_reduction = False
+    flags: Any = torch.backends.cuda.matmul
+    before: Any = torch._C._get_cublas_allow_bf16_reduced_precision_reduction()  # pyright: ignore
+    whole = (False, before[1]) if isinstance(before, tuple) else False
+    if whole != before:
+        flags.allow_bf16_reduced_precision_reduction = whole
     try:
         yield
     finally:
-        flags.allow_bf16_reduced_precision_reduction = before
+        if whole != before:
+            flags.allow_bf16_reduced_precision_reduction = before

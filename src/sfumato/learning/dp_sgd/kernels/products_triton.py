@@ -352,23 +352,16 @@ def gram(
 
 
 @triton.jit
-def scaled(
-    x, g, weights, out, SIZE_X: tl.constexpr, SIZE_G: tl.constexpr, BLOCK: tl.constexpr
-):  # fmt: skip
-    """A unit's activations times its weight; for weight 0 zeros, and zeros in place of ``g``."""
-    blocks: tl.constexpr = (SIZE_X + BLOCK - 1) // BLOCK
+def scaled(x, weights, out, SIZE: tl.constexpr, BLOCK: tl.constexpr):
+    """A unit's numbers times its weight; zeros for weight 0."""
+    blocks: tl.constexpr = (SIZE + BLOCK - 1) // BLOCK
     program = tl.program_id(0)
-    unit, block = (program // blocks).to(tl.int64), program % blocks
-    at = block * BLOCK + tl.arange(0, BLOCK)
+    unit = (program // blocks).to(tl.int64)
+    at = program % blocks * BLOCK + tl.arange(0, BLOCK)
     weight = tl.load(weights + unit)
-    used = at < tl.where(weight != 0.0, SIZE_X, 0)
-    value = tl.load(x + unit * SIZE_X + at, mask=used, other=0.0).to(tl.float32) * weight
-    tl.store(out + unit * SIZE_X + at, value.to(out.dtype.element_ty), mask=at < SIZE_X)
-    if weight == 0.0:
-        for first in range(block * BLOCK, SIZE_G, blocks * BLOCK):
-            here = first + tl.arange(0, BLOCK)
-            zeros = tl.zeros((BLOCK,), dtype=g.dtype.element_ty)
-            tl.store(g + unit * SIZE_G + here, zeros, mask=here < SIZE_G)
+    used = at < tl.where(weight != 0.0, SIZE, 0)
+    value = tl.load(x + unit * SIZE + at, mask=used, other=0.0).to(tl.float32) * weight
+    tl.store(out + unit * SIZE + at, value.to(out.dtype.element_ty), mask=at < SIZE)
 
 
 @triton.jit

@@ -56,9 +56,7 @@ def gram(x: Tensor, g: Tensor, geometry: list[int], units: int) -> tuple[Tensor,
 
 
 def scaled(x: Tensor, g: Tensor, weights: Tensor, units: int) -> Tensor:
-    """(rows, columns): activations times weights, rounded, times gradients; 0 for weight 0."""
-    left, right = (factor.float().view(units, -1) for factor in (g, x))
+    """(rows, columns): activations times weights, rounded, times gradients."""
     shaped = weights.view(-1, 1)
-    left = torch.where(shaped == 0, 0.0, left).view(-1, g.shape[3])
-    right = torch.where(shaped == 0, 0.0, shaped * right).to(x.dtype).float()
-    return left.mT @ right.view(-1, x.shape[3])
+    right = torch.where(shaped == 0, 0.0, shaped * x.float().view(units, -1)).to(x.dtype).float()
+    return g.float().view(-1, g.shape[3]).mT @ right.view(-1, x.shape[3])
