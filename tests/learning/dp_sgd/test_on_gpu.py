@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from sfumato.learning.dp_sgd import DPSGD, ChaChaNoise, Flat, PoissonLots, TrainingPlan
+from sfumato.learning.dp_sgd import DPSGD, ChaChaNoise, Flat, PerLayer, PoissonLots, TrainingPlan
 from sfumato.learning.dp_sgd.clipped_sum import ClippedSum
 from sfumato.learning.dp_sgd.compiled import CompiledSum
 from sfumato.learning.dp_sgd.compiled.captured import AFTER
@@ -146,6 +146,31 @@ def test_no_unit_alone_is_longer_than_the_clip_norm(kind, precision):
             step((x, y), Part(0, np.arange(ROWS), weights, ROWS, last=True), 1.0)
             squares = sum(float(s.double().square().sum()) for s in total.sums.values())
             assert 0.9 * clip <= squares**0.5 <= clip
+
+
+@pytest.mark.parametrize("kind", ["cnn", "words"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_groups_have_their_own_factors(kind, compiled):
+    """Clip factors of several groups lie in columns; kernels must not take the next unit's."""
+    bounds = {"0": 2e-3, "": 1e-3} if kind == "cnn" else {"body": 2e-3, "": 1e-3}
+    model, x, y, tape, _, loss = made(kind, "bfloat16", 1.0)
+    x = x * torch.logspace(-1, 1, ROWS).cuda().view(-1, 1, 1, 1) if kind == "cnn" else x
+    total = ClippedSum(dict(model.named_parameters()), PerLayer(bounds))
+    step = CompiledSum(model, loss, tape, total, room=ROWS, capture=False)
+    for unit in range(0, ROWS, 5):
+        weights = np.zeros(ROWS)
+        weights[unit] = 1
+        total.start()
+        if compiled:
+            step((x, y), Part(0, np.arange(ROWS), weights, ROWS, last=True), 1.0)
+        else:
+            counted = torch.as_tensor(weights).float().cuda()
+            with tape.recording(ROWS, ROWS):
+                each = loss(model, x, y)
+            total.add(tape.gradients((each * counted).sum()), each.detach())
+        for group, bound in zip(total.groups, total.bounds, strict=True):
+            squares = sum(float(total.sums[n].double().square().sum()) for n in group)
+            assert 0.9 * bound <= squares**0.5 <= bound
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bfloat16"])

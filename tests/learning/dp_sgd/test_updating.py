@@ -140,6 +140,15 @@ def test_weights_and_state_are_those_of_the_ordinary_way(name, twin):
     assert min(moved(fused)) > 0.1
 
 
+@pytest.mark.parametrize("least", [NEVER, 1])
+@pytest.mark.parametrize("name", list(VARIANTS)[:1])
+def test_a_gradient_that_lies_about_is_not_applied(name, least):
+    clean, dirty = Run(made(name)).steps(2, least), Run(made(name)).steps(1, least)
+    for p in dirty.held.values():
+        p.grad = torch.full_like(p, 1e4)
+    same(dirty.steps(1, least), clean)
+
+
 @every_variant
 @pytest.mark.parametrize("first", [NEVER, 1])
 def test_a_switch_in_mid_run_changes_nothing(name, first, twin):

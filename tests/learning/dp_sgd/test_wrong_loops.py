@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
+from sfumato.core.randomness import SeededCoins
 from sfumato.learning.dp_sgd import DPSGD, Flat, PoissonLots, TrainingError, TrainingPlan
 from sfumato.ledger import LedgerError
 
@@ -49,6 +50,31 @@ def test_a_batch_without_backward(wrong):
     with pytest.raises(TrainingError, match=r"got no backward: call trainer\.backward"):
         list(wrong.start(model))
     assert wrong.charges == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_gradient_of_ones_own_before_an_empty_lot(seed):
+    """It is refused there as before any other lot: neither applied nor a sign that it was empty."""
+    torch.manual_seed(0)
+    x, y = torch.randn(50, 5), torch.randint(3, (50,))
+    model = nn.Linear(5, 3)
+    trainer = DPSGD(
+        model, torch.optim.SGD(model.parameters(), lr=1e-3), (x, y), public_size=50, lot_size=0.4,
+        steps=200, noise_multiplier=1.0, delta=1e-4, coins=SeededCoins(seed), progress=False,
+    )  # fmt: skip
+    held = []
+
+    def loop():
+        for a, b in trainer:
+            assert not held, "the gradient went unseen"
+            trainer.backward(F.cross_entropy(model(a), b, reduction="none"))
+            if not trainer.rehearsing:
+                held.append(model.weight.detach().clone())
+                (1e4 * F.cross_entropy(model(a), b)).backward()
+
+    with pytest.raises(TrainingError, match="a gradient that the trainer did not form"):
+        loop()
+    assert torch.equal(model.weight, held[0])
 
 
 def test_loss_backward(wrong):
