@@ -7,7 +7,7 @@ export MPLBACKEND := Agg
 # Root needs no sudo; others try one that asks for no password.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
 
-.PHONY: setup demo test test-all check bench format lock clean
+.PHONY: setup demo test test-all check bench bench-gpu format lock clean
 
 setup: .venv/.ready
 
@@ -53,6 +53,10 @@ bench: setup
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/opacus_accuracy.py
 	$(BIN)/python benchmarks/naive.py --out naive.png
+
+# Needs a GPU; compiles eight engines at a time, then times one after the other.
+bench-gpu: setup
+	$(BIN)/python benchmarks/dp_sgd_gpu.py --out dp_sgd_gpu.jsonl --together 8
 
 format: setup
 	$(BIN)/ruff check --fix .
