@@ -42,7 +42,7 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -304,16 +304,31 @@ def jobs(given: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
 
     known = tasks(given.tiny)
     engines = given.engines.split("/") if given.engines else None
-    for name in given.tasks.split(",") if given.tasks else known:
+    wanted = given.tasks.split(",") if given.tasks else list(known)
+    refuse("tasks", wanted, known)
+    refuse("engines", engines or [], ENGINES)
+    refuse("precisions", given.precisions.split(","), TOLERATED)
+    for name in wanted:
         for precision in given.precisions.split(","):
             yield from (
                 (name, precision, engine)
                 for engine in engines_for(known[name], bool(given.fastdp))
                 if engines is None or engine in engines
             )
-    unknown = set(engines or ()) - set(ENGINES)
+
+
+def refuse(what: str, given: list[str], known: Iterable[str]) -> None:
+    """Ends with a message if some of these are unknown."""
+    unknown = sorted(set(given) - set(known))
     if unknown:
-        sys.exit(f"unknown engines {sorted(unknown)}: choose from {' / '.join(ENGINES)}")
+        sys.exit(f"unknown {what} {unknown}: choose from {' / '.join(known)}")
+
+
+def at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
+    return number
 
 
 def read(files: list[str]) -> list[Result]:
@@ -322,6 +337,10 @@ def read(files: list[str]) -> list[Result]:
 
 
 def run_all(given: argparse.Namespace) -> None:
+    import torch
+
+    if given.device != "cpu" and not torch.cuda.is_available():
+        sys.exit("no GPU here: --device cpu --tiny is a rehearsal without one")
     held = {(r["task"], r["precision"], r["engine"]) for r in read([given.out])}
     wanted = [job for job in jobs(given) if job not in held]
     alone = []
@@ -390,11 +409,11 @@ def arguments() -> argparse.Namespace:
     add("--tasks", default="", help="some of them, by commas")
     add("--precisions", default="tf32,bf16")
     add("--engines", default="", help="some of them, by slashes: 'plain/sfumato+compile'")
-    add("--steps", type=int, default=20, help="timed steps")
+    add("--steps", type=at_least_one, default=20, help="timed steps")
     add("--rows", type=int, default=0, help="another batch than the task's")
     add("--device", default="cuda")
     add("--tiny", action="store_true", help="small models and batches, for a rehearsal")
-    add("--together", type=int, default=1, help="so many engines compile at a time")
+    add("--together", type=at_least_one, default=1, help="so many engines compile at a time")
     add("--largest", action="store_true", help="also find the largest batch that fits")
     add("--memory", type=float, default=0, help="GiB at most")
     add("--fastdp", default="", help="a checkout of fast-differential-privacy")

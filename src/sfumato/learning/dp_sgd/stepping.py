@@ -165,9 +165,11 @@ class NoisyStep:
         sums = {name: self.sum.sums[name] for name in self.sum.groups[index]}
         self._note_signal(in_one_piece(sums.values()) if self.watched else sums.values(), std)
         left = {n: s for n, s in sums.items() if not updates.take(self.parameters[n], s, std)}
-        if len(left) < len(sums) or len(in_one_piece(left.values())) > _FEW:
+        pieces = in_one_piece(left.values())
+        if len(left) < len(sums) or len(pieces) > _FEW:
             left = brought_together(left, self.parameters)
-        for total in in_one_piece(left.values()):
+            pieces = in_one_piece(left.values())
+        for total in pieces:
             noisy_mean(self.noise, total, std, size, total)
         for name, mean in left.items():
             p = self.parameters[name]

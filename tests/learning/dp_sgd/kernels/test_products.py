@@ -210,6 +210,26 @@ def test_without_its_allowance_a_contribution_would_be_too_long(monkeypatch, all
     assert longest(piece, scales) <= 1.0 if allowed else longest(piece, scales) > 1.05
 
 
+@pytest.mark.parametrize("share", [1.0, 0.9])
+def test_a_tenth_less_allowance_would_be_too_little(monkeypatch, share):
+    """The worst case there is: one place rounded up, the other down, by half a step each.
+
+    1 and 1 + 2^-7 times a factor just below 1 + 2^-8 become 1 and 1 + 2^-6: twice as far apart.
+    """
+    monkeypatch.setattr(products, "ROUNDED", share * 2.0**-8)
+    x = torch.ones(1, 2, 1, 4)
+    x[:, 1] += 2.0**-7
+    g = torch.ones(1, 2, 1, 4)
+    g[:, 1] = -1
+    piece = Product.of(x.bfloat16(), g.bfloat16(), MATRIX, 1, (4, 4), finite=True).settle()
+    assert piece._by_matrix_product
+    weight = 1 + 2.0**-8 - 2.0**-20
+    bound = weight * float(piece.squared_norms().sqrt())  # the clip norm that leads to this weight
+    length = float(piece.weighted_sum(torch.tensor([weight])).double().norm())
+    assert length == 4 * 2.0**-6
+    assert 0.95 * bound <= length <= bound if share == 1 else length > 1.02 * bound
+
+
 def test_the_allowance_is_small_where_places_have_nothing_to_do_with_each_other():
     """The spectral bound: places that do not cohere cannot add up their errors."""
     torch.manual_seed(0)
@@ -359,6 +379,15 @@ def test_a_unit_that_is_not_finite_stays_so_and_spoils_no_other(places):
     assert piece.squared_norms().isfinite().tolist() == [False, True, False]
     total = piece.weighted_sum(torch.tensor([0.0, 1.0, 0.0]))
     near(total, g[1, :, 0].T @ x[1, :, 0], 2e-3)
+
+
+def test_one_factor_may_be_short_already():
+    torch.manual_seed(3)
+    x, g = torch.randn(3, 4, 1, 6).half(), torch.randn(3, 4, 1, 5) * 1e-3
+    piece = Product.of(x, g, MATRIX, 3, (5, 6)).settle()
+    exact = by_autograd(x, g, MATRIX, 3)
+    near(piece.squared_norms(), exact.square().sum((1, 2)), 2e-3)
+    near(piece.weighted_sum(torch.ones(3)), exact.sum(0), 2e-3)
 
 
 def test_huge_and_tiny_units_stay_apart():

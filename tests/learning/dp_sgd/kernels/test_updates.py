@@ -1,9 +1,6 @@
 """Updates by noisy means: torch's own formulas, and the kernel beside its twin."""
 
 import importlib.util
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -194,14 +191,8 @@ def check_counters(kernel, device, segment):
 
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="no Triton here")
-def test_the_kernel_by_interpretation():
-    code = f"import runpy; runpy.run_path({__file__!r})['check_kernel']('cpu')"
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True, text=True, check=False, env=environment, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+def test_the_kernel_by_interpretation(interpreted):
+    interpreted(__file__)
 
 
 @on_a_gpu

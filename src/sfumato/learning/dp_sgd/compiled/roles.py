@@ -1,9 +1,10 @@
 """What each operation of a traced private step is for: the chain rule, norms, or sums.
 
-The step is traced with two kinds of results more than it needs: the clip factors, and the output
-gradients that the chain rule delivered to each layer. What these gradients and the losses are made
-from is the model's own work (*chain*); what is made from the clip factors is *sums*; all else is
-*norms*. So it is known, not guessed, which matrix products belong to norms and sums, where a
+The step is traced with three kinds of results more than it needs: the clip factors, the output
+gradients that the chain rule delivered to each layer, and the allowances for rounding in norms.
+What these gradients and the losses are made from is the model's own work (*chain*); what is made
+from the clip factors is *sums*; all else is *norms*, of which allowances are the part that need not
+be exact. So it is known, not guessed, which matrix products belong to norms and sums, where a
 setting that shortens float32 factors (TF32) must not reach.
 """
 

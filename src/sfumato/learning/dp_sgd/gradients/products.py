@@ -124,7 +124,7 @@ class Product(Piece):
     ) -> Product:
         """From factors of any precision."""
         (x, by_x), (g, by_g) = _shortened(x.contiguous(), units), _shortened(g.contiguous(), units)
-        scale = None if by_x is None or by_g is None else by_x * by_g
+        scale = by_x if by_g is None else by_g if by_x is None else by_x * by_g
         return cls(x, g, geometry, units, shape, scale, finite)
 
     def settle(self) -> Piece:
