@@ -1,10 +1,12 @@
 """Kernels for GPUs, written in Triton, each with a twin in plain PyTorch.
 
 ==============  ==================================================================================
-``products``    per-example products of activations and output gradients: norms, weighted sums
-``chacha``      Gaussian noise from a cryptographic generator
+``products``    per-example products of activations and output gradients: norms, weighted sums;
+                started by ``launches``, their twins in ``twins``
+``chacha``      Gaussian noise from a cryptographic generator, its twin beside it
+``updates``     noise and an optimizer's update in one pass, its twin beside it
 ==============  ==================================================================================
 
-Files that end in ``_triton`` hold the kernels and are imported only where Triton is; the twin of
-each is in the file of the same name without that ending, and says what is computed and promised.
+Files that end in ``_triton`` hold the kernels and are imported only where Triton is. What is
+computed and promised is said in ``products``, ``chacha`` and ``updates``.
 """
