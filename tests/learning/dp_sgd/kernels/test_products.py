@@ -137,8 +137,8 @@ def near_gram(found, x, g, geometry, units):
 
 
 def near(found, expected, tolerance=1e-5):
-    error = (found.cpu().double() - expected.double()).norm()
-    assert error <= tolerance * expected.double().norm() + 1e-30
+    found, expected = found.cpu().double(), expected.cpu().double()
+    assert (found - expected).norm() <= tolerance * expected.norm() + 1e-30
 
 
 # --- by an ordinary matrix product, what is rounded charged to the norms ------------------------

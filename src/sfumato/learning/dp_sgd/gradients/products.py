@@ -16,18 +16,23 @@ written      all gradients                where these take less memory than the 
 Gram         the factors                  where T (rows + columns) < 4/3 rows columns, about
 direct       the factors                  otherwise
 one place    the factors                  for T = 1: the product of their norms
+PyTorch's    all gradients                where kernels are not believed
 ===========  ===========================  ==========================================================
+
+Kernels are compared with PyTorch before they are first used for some sizes: see
+:mod:`~sfumato.learning.dp_sgd.gradients.checking`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import cast, final
 
 import torch
 from torch import Tensor
 
+from sfumato.learning.dp_sgd.gradients.checking import Use, believed
 from sfumato.learning.dp_sgd.gradients.pieces import Piece
 from sfumato.learning.dp_sgd.gradients.precision import tf32_allowed
 from sfumato.learning.dp_sgd.gradients.timing import confirmed_way
@@ -133,10 +138,19 @@ class Product(Piece):
             self._find_norms()
         return self
 
+    def believed(self, use: Use) -> bool:
+        """Whether kernels are, for these sizes."""
+        return believed(use, self.x, self.g, self.geometry, self.units)
+
     def _find_norms(self) -> None:
         factors = (self.x, self.g, self.geometry, self.units)
         way = self._way = confirmed_way(*factors, scale=self._scalable)
-        if way == "one place":
+        use = "gram, scaled" if self._by_matrix_product else way
+        if not self.believed(cast("Use", use)):
+            self._way = "PyTorch's"
+            squares, self.all_written = products.formed(*factors)
+            self.x = self.g = squares.new_empty(0)
+        elif way == "one place":
             norms = [products.row_lengths(factor.flatten(1)) for factor in (self.x, self.g)]
             squares = (norms[0] * norms[1]).square()
         elif way == "written":
@@ -200,7 +214,9 @@ class Product(Piece):
         """(U, *shape) in float32."""
         found = self.all_written
         if found is None:
-            found = products.written(self.x, self.g, self.geometry, self.units)[1]
+            factors = (self.x, self.g, self.geometry, self.units)
+            form = products.written if self.believed("written") else products.formed
+            found = form(*factors)[1]
         if self.scale is not None:
             found = found * self.scale.view(-1, 1, 1)
         return self._oriented(found)

@@ -6,7 +6,6 @@ are built from ``grad``, the gradient of the output. Rules are exact: nothing is
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -282,19 +281,11 @@ def _(
     eps: float = 1e-5,
 ) -> None:
     x = _kept_for(use, weight, input)
-    _affine_channels(use, weight, bias, lambda grad: _group_scale(exact(x), grad, num_groups, eps))
 
+    def scale(grad: Tensor) -> Tensor:
+        return _over_places(grad * F.group_norm(exact(x), num_groups, eps=eps))
 
-def _group_scale(x: Tensor, grad: Tensor, groups: int, eps: float) -> Tensor:
-    """(rows, channels): sums of g (x - m) / s over places, as (sum g x - m sum g) / s.
-
-    The two sums are those that torch's own backward pass needs: a compiler forms them once.
-    """
-    rows, channels, *sides = x.shape
-    places, each = math.prod(sides), channels // groups
-    _, mean, inverse = torch.native_group_norm(x, None, None, rows, channels, places, groups, eps)
-    product, alone = (_over_places(part).view(rows, groups, each) for part in (grad * x, grad))
-    return ((product - alone * mean.unsqueeze(2)) * inverse.unsqueeze(2)).view(rows, channels)
+    _affine_channels(use, weight, bias, scale)
 
 
 def _over_places(grad: Tensor) -> Tensor:

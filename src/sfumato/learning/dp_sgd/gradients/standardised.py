@@ -125,7 +125,7 @@ class StandardisedKernel(Piece):
 def standardised_kernel(kernel: Piece, weight: Tensor, gain: Tensor) -> StandardisedKernel:
     """From K's gradients: factors for kernels, or anything that can be written out."""
     weights = _facts_of(weight, gain)
-    if isinstance(kernel, Product):
+    if isinstance(kernel, Product) and kernel.believed("row facts"):
         directions = weights.centred.permute(0, 2, 3, 1).flatten(1).contiguous()
         facts = products.row_facts(kernel.x, kernel.g, directions, kernel.geometry, kernel.units)
         if kernel.scale is not None:

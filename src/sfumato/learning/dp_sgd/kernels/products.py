@@ -56,8 +56,11 @@ from sfumato.learning.dp_sgd.kernels.launches import Shape, shape_of
 
 __all__ = [
     "Shape",
+    "by_kernel",
     "can_scale",
     "direct_norms",
+    "formed",
+    "gram_facts",
     "gram_norms",
     "row_facts",
     "row_lengths",
@@ -96,23 +99,27 @@ def _operator(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 def _product_norms(
     x: Tensor, g: Tensor, geometry: list[int], units: int, write: bool
 ) -> tuple[Tensor, Tensor]:
-    if _by_kernel(x):
+    if by_kernel(x):
         return launches.direct(x, g, geometry, units, write)
-    all_written = twins.written(x, g, geometry, units)
-    squares = all_written.flatten(1).double().square().sum(1).float()
+    squares, all_written = _formed(x, g, geometry, units)
     return squares, all_written if write else all_written.new_empty(0)
+
+
+def _formed(x: Tensor, g: Tensor, geometry: list[int], units: int) -> tuple[Tensor, Tensor]:
+    all_written = twins.written(x, g, geometry, units)
+    return all_written.flatten(1).double().square().sum(1).float(), all_written
 
 
 @_operator("product_gram")
 def _product_gram(x: Tensor, g: Tensor, geometry: list[int], units: int) -> tuple[Tensor, Tensor]:
-    if _by_kernel(x):
+    if by_kernel(x):
         return launches.gram(x, g, geometry, units)
     return twins.gram(x, g, geometry, units)
 
 
 @_operator("product_sum")
 def _product_sum(x: Tensor, g: Tensor, weights: Tensor, geometry: list[int], units: int) -> Tensor:
-    if _by_kernel(x):
+    if by_kernel(x):
         return launches.weighted(x, g, weights, geometry, units)
     all_written = twins.written(x, g, geometry, units)
     shaped = weights.view(-1, 1, 1)
@@ -123,7 +130,7 @@ def _product_sum(x: Tensor, g: Tensor, weights: Tensor, geometry: list[int], uni
 def _product_row_facts(
     x: Tensor, g: Tensor, directions: Tensor, geometry: list[int], units: int
 ) -> Tensor:
-    if _by_kernel(x):
+    if by_kernel(x):
         return launches.row_facts(x, g, directions, geometry, units)
     every = twins.written(x, g, geometry, units)
     facts = every.square(), every, every * directions
@@ -132,14 +139,14 @@ def _product_row_facts(
 
 @_operator("product_lengths")
 def _product_lengths(x: Tensor) -> Tensor:
-    if _by_kernel(x):
+    if by_kernel(x):
         return launches.lengths(x)
     return torch.linalg.vector_norm(x.float(), dim=1)
 
 
 @torch.library.custom_op("sfumato::product_scaled", mutates_args=())
 def _product_scaled(x: Tensor, g: Tensor, weights: Tensor, units: int) -> Tensor:
-    if _by_kernel(x):
+    if by_kernel(x):
         right = launches.scaled(x, weights, units).view(-1, x.shape[3])
         with _whole_reductions():
             return torch.mm(g.view(-1, g.shape[3]).t(), right, out_dtype=torch.float32)
@@ -153,7 +160,7 @@ def _(x: Tensor, g: Tensor, weights: Tensor, units: int) -> Tensor:
 
 @_operator("product_rows")
 def _product_rows(x: Tensor, g: Tensor, weights: Tensor) -> Tensor:
-    if _by_kernel(x):
+    if by_kernel(x):
         return launches.weighted_rows(x, g, weights)
     shaped = weights.view(-1, 1)
     left = torch.where(shaped == 0, 0.0, shaped * g.float())
@@ -177,6 +184,17 @@ def written(x: Tensor, g: Tensor, geometry: list[int], units: int) -> tuple[Tens
     """Squared norms, and (units, rows, columns) in float32: every unit's product."""
     squares, products = _product_norms(x, g, geometry, units, True)
     return _not_too_small(squares, shape_of(x, g, geometry, units)), products
+
+
+def formed(x: Tensor, g: Tensor, geometry: list[int], units: int) -> tuple[Tensor, Tensor]:
+    """As :func:`written`, by plain PyTorch everywhere."""
+    squares, products = _formed(x, g, geometry, units)
+    return _not_too_small(squares, shape_of(x, g, geometry, units)), products
+
+
+def gram_facts(x: Tensor, g: Tensor, geometry: list[int], units: int) -> tuple[Tensor, Tensor]:
+    """(units, 2) and (units, 4): see :func:`~sfumato.learning.dp_sgd.kernels.twins.gram`."""
+    return _product_gram(x, g, geometry, units)
 
 
 def gram_norms(
@@ -300,7 +318,8 @@ def _not_too_small(squares: Tensor, shape: Shape) -> Tensor:
     return (squares.sqrt() + lost).square()
 
 
-def _by_kernel(x: Tensor) -> bool:
+def by_kernel(x: Tensor) -> bool:
+    """Whether kernels run where this tensor is."""
     return x.device.type == "cuda" and triton_is_here()
 
 

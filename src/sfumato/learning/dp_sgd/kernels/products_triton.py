@@ -19,6 +19,25 @@ __all__ = ["direct", "gram", "lengths", "row_facts", "scaled", "weighted", "weig
 
 
 @triton.jit
+def _nothing():
+    """0, which no compiler knows, since launches have one dimension.
+
+    Added to numbers of places and columns it keeps them 32 bits wide. Where they are known to fit
+    in 8, LLVM packs them in pairs, and ptxas 12.8 gets divisions of such pairs wrong for sm_90: a
+    few places of a unit would be missing from its sum. A multiple of 128 keeps loads aligned.
+    """
+    return tl.program_id(1) * 128
+
+
+@triton.jit
+def _tile(tile, wide, BR: tl.constexpr, BC: tl.constexpr):
+    """Rows and columns of a tile."""
+    rows = (tile // wide) * BR + tl.arange(0, BR)
+    columns = _nothing() + (tile % wide) * BC + tl.arange(0, BC)
+    return rows, columns
+
+
+@triton.jit
 def _patches(
     x, unit, t, columns, t_mask,
     T: tl.constexpr, PLACES: tl.constexpr, OUT_W: tl.constexpr,
@@ -36,10 +55,10 @@ def _patches(
     else:
         at = x + unit * ((T // PLACES) * H * W * C)
         copy = t // PLACES
-        place = t % PLACES
+        place = _nothing() + t % PLACES
         top = (place // OUT_W) * SH - PH
         left = (place % OUT_W) * SW - PW
-        tap = columns // C
+        tap = _nothing() + columns // C
         down = (tap // KW) * DH
         along = (tap % KW) * DW
         channel = columns % C
@@ -78,7 +97,7 @@ def _product_tile(
     even_x: tl.constexpr = T % BT == 0 and COLUMNS % BC == 0
     total = tl.zeros((BR, BC), dtype=tl.float32)
     for first in range(0, T, BT):
-        t = first + tl.arange(0, BT)
+        t = _nothing() + first + tl.arange(0, BT)
         left = _gradients(g, unit, t, rows, t < T, T, R, even_g)
         right = _patches(
             x, unit, t, columns, t < T, T, PLACES, OUT_W, H, W, C, COLUMNS, KW, SH, SW, PH, PW,
@@ -103,8 +122,7 @@ def direct(
     program = tl.program_id(0)
     unit = (program // (tall * wide)).to(tl.int64)
     tile = program % (tall * wide)
-    rows = (tile // wide) * BR + tl.arange(0, BR)
-    columns = (tile % wide) * BC + tl.arange(0, BC)
+    rows, columns = _tile(tile, wide, BR, BC)
     total = _product_tile(
         x, g, unit, rows, columns, T, PLACES, OUT_W, H, W, C, R, COLUMNS, KW, SH, SW, PH, PW, DH,
         DW, PLAIN, BR, BC, BT,
@@ -132,8 +150,7 @@ def row_facts(
     program = tl.program_id(0)
     unit = (program // (tall * wide)).to(tl.int64)
     tile = program % (tall * wide)
-    rows = (tile // wide) * BR + tl.arange(0, BR)
-    columns = (tile % wide) * BC + tl.arange(0, BC)
+    rows, columns = _tile(tile, wide, BR, BC)
     total = _product_tile(
         x, g, unit, rows, columns, T, PLACES, OUT_W, H, W, C, R, COLUMNS, KW, SH, SW, PH, PW, DH,
         DW, PLAIN, BR, BC, BT,
@@ -168,7 +185,7 @@ def _weighted_tile(
     product = tl.zeros((BR, BC), dtype=tl.float32)
     for step in range(many * blocks):
         unit = (begin + step // blocks).to(tl.int64)
-        t = (step % blocks) * BT + tl.arange(0, BT)
+        t = _nothing() + (step % blocks) * BT + tl.arange(0, BT)
         weight = tl.load(weights + unit)
         left = _gradients(g, unit, t, rows, t < T, T, R, even_g)
         right = _patches(
@@ -206,8 +223,7 @@ def weighted(
     program = tl.program_id(0)
     if PARTS > 0:
         part, tile = program // tiles, program % tiles
-        rows = (tile // wide) * BR + tl.arange(0, BR)
-        columns = (tile % wide) * BC + tl.arange(0, BC)
+        rows, columns = _tile(tile, wide, BR, BC)
         begin = (part.to(tl.int64) * units // PARTS).to(tl.int32)
         end = ((part + 1).to(tl.int64) * units // PARTS).to(tl.int32)
         total = _weighted_tile(
@@ -221,8 +237,7 @@ def weighted(
     rounds = tiles // programs
     for number in range(rounds):
         tile = number * programs + program
-        rows = (tile // wide) * BR + tl.arange(0, BR)
-        columns = (tile % wide) * BC + tl.arange(0, BC)
+        rows, columns = _tile(tile, wide, BR, BC)
         total = _weighted_tile(
             x, g, weights, rows, columns, program * 0, units, T, PLACES, OUT_W, H, W, C, R,
             COLUMNS, KW, SH, SW, PH, PW, DH, DW, PLAIN, BR, BC, BT,
@@ -236,8 +251,7 @@ def weighted(
         begin = item % units
         many = tl.minimum(units - begin, end - item)
         tile = rounds * programs + item // units
-        rows = (tile // wide) * BR + tl.arange(0, BR)
-        columns = (tile % wide) * BC + tl.arange(0, BC)
+        rows, columns = _tile(tile, wide, BR, BC)
         total = _weighted_tile(
             x, g, weights, rows, columns, begin, many, T, PLACES, OUT_W, H, W, C, R, COLUMNS, KW,
             SH, SW, PH, PW, DH, DW, PLAIN, BR, BC, BT,
@@ -265,8 +279,7 @@ def weighted_rows(
     program = tl.program_id(0)
     part = program // (tall * wide)
     tile = program % (tall * wide)
-    rows = (tile // wide) * BR + tl.arange(0, BR)
-    columns = (tile % wide) * BC + tl.arange(0, BC)
+    rows, columns = _tile(tile, wide, BR, BC)
     total = tl.zeros((BR, BC), dtype=tl.float32)
     begin = part * per_part
     end = tl.minimum(begin + per_part, units)
@@ -314,12 +327,12 @@ def gram(
     for row in range(1, blocks):  # pairs in rows: (0,0), (1,0), (1,1), (2,0) ...
         i += (pair >= row * (row + 1) // 2).to(tl.int32)
     j = pair - i * (i + 1) // 2
-    t = i * BT + tl.arange(0, BT)
-    s = j * BT + tl.arange(0, BT)
+    t = _nothing() + i * BT + tl.arange(0, BT)
+    s = _nothing() + j * BT + tl.arange(0, BT)
     even_t: tl.constexpr = T % BT == 0
     xx = tl.zeros((BT, BT), dtype=tl.float32)
     for first in range(0, COLUMNS, BK):
-        columns = first + tl.arange(0, BK)
+        columns = _nothing() + first + tl.arange(0, BK)
         one = _patches(
             x, unit, t, columns, t < T, T, PLACES, OUT_W, H, W, C, COLUMNS, KW, SH, SW, PH, PW,
             DH, DW, PLAIN, even_t and COLUMNS % BK == 0,
