@@ -21,6 +21,7 @@ from sfumato.cli.train_options import (
     loaded_data,
     make_recipe,
 )
+from sfumato.cli.train_pate import pate, resume_pate
 from sfumato.cli.train_plain import plain
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Train models privately.")
 app.command()(plain)
+app.command()(pate)
 
 _RUN = "Run"
 
@@ -197,6 +199,10 @@ def resume(
     declared = None if said is None else Declaration.from_dict(said)
     with working("reading the data"):
         loaded = loaded_data(source["data"], declared, source["test"], source.get("rows"))
+    if "pate" in request:
+        request["ledger"] = ledger or request["ledger"]
+        resume_pate(request, loaded, folder, device, progress, as_json)
+        return
     begun = time.monotonic()
     trained = train(
         Recipe.from_dict(request["recipe"]), loaded, out=folder, resume=True,

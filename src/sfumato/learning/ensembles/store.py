@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -38,6 +38,12 @@ class Store:
             "schedule": schedule.to_dict(), "models": len(subsets), "examples": subsets.shape[1],
             "subsets": digest, "seed": seed, "together": together,
         }  # fmt: skip
+        self.claim_as(asked)
+
+    def claim_as(self, asked: dict[str, Any]) -> None:
+        """Writes down what is trained here, in words of the caller's, or checks that it is so."""
+        if self.folder is None:
+            return
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.folder / "ensemble.json"
         if not path.exists():

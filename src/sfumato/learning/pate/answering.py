@@ -1,0 +1,336 @@
+"""Asking the teachers: every question is written down and charged before its votes are read.
+
+The order of things, for one question:
+
+1. a line in the journal, on disk: "question number i is about input x";
+2. the check's cost, if there is one, charged to the ledger; the check; its outcome, on disk;
+3. if it passed: the answer's cost, charged; the answer; on disk. Only then is it returned.
+
+A process that is killed in between leaves a question without an outcome. Its noise may have been
+seen by whoever killed it, so it counts as asked and answered, and is not asked again: noise is
+never drawn twice for one charge. What was on disk is returned as it was, at no cost.
+
+Formal guarantee. At most the plan's questions are asked and at most its answers given, in this
+process and in all that go on with its folder, so that everything returned has the guarantee of
+:class:`~sfumato.learning.pate.plan.AnswerPlan`. With a ledger each answer that came about is
+charged besides, by its cost that does not depend on the votes, and a question that does not fit
+is refused before the votes are read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.core import validation
+from sfumato.core.events import Event
+from sfumato.core.randomness import SYSTEM, Coins
+from sfumato.core.records import Record
+from sfumato.learning.pate.aggregators import Opinion, checked_opinion
+from sfumato.learning.pate.ballots import Ballots
+from sfumato.learning.pate.plan import AnswerPlan
+from sfumato.ledger import Ledger
+from sfumato.ledger.errors import BudgetExceeded, LedgerError
+
+__all__ = ["Answer", "Answering", "NoMoreAnswers", "check_budget"]
+
+_Noting = Callable[[Any], Any]
+
+
+class NoMoreAnswers(RuntimeError):  # noqa: N818  # as StopIteration: nothing is wrong
+    """The plan's questions or answers are used up."""
+
+
+@final
+@dataclass(frozen=True)
+class Answer:
+    """What came of one question; all of it is released.
+
+    Attributes:
+        question: which input it was about.
+        label: the class, or None for no answer.
+        by: "teachers", "student" (its own answer, confirmed) or "nobody".
+    """
+
+    question: int
+    label: int | None
+    by: str
+
+
+@final
+class Answering:
+    """Questions to teachers, within a plan and a budget.
+
+    Args:
+        ballots: the votes, question by question. Private.
+        plan: what may be released at most.
+        ledger: charged before each check and each answer; None charges nobody.
+        dataset: whose budget.
+        analyst: in whose name.
+        journal: a file that keeps all questions and answers, for whoever goes on with them.
+        coins: where noise comes from.
+    """
+
+    def __init__(
+        self,
+        ballots: Ballots,
+        plan: AnswerPlan,
+        *,
+        ledger: Ledger | None = None,
+        dataset: str = "",
+        analyst: str = "",
+        journal: str | Path | None = None,
+        coins: Coins = SYSTEM,
+    ) -> None:
+        self.plan, self.coins = plan, coins
+        self._ballots, self._ledger = ballots, ledger
+        self._dataset, self._analyst = dataset, analyst
+        if ledger is not None:
+            _check_unit(plan, ledger, dataset)
+        self._journal = _Journal(None if journal is None else Path(journal), plan)
+
+    @property
+    def asked(self) -> int:
+        """How many questions were asked, those without an outcome included."""
+        return len(self._journal.begun)
+
+    @property
+    def answered(self) -> int:
+        """How many answers may have been seen."""
+        return self._journal.answered
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """All that came of questions so far, in order."""
+        return tuple(self._journal.answers.values())
+
+    def __repr__(self) -> str:
+        return (
+            f"Answering({self.answered} of {self.plan.answers} answers, {self.asked} of "
+            f"{self.plan.most_questions} questions)"
+        )
+
+    def also(self, ballots: Ballots) -> None:
+        """Takes votes on further questions."""
+        self._ballots = self._ballots.and_those(ballots)
+
+    def ask(self, question: int, opinion: Opinion | None = None) -> Answer:
+        """One question; asked before, its answer is what it was, and costs nothing.
+
+        Args:
+            question: the number of the input.
+            opinion: the student's own probabilities, where the aggregator compares them.
+
+        Raises:
+            NoMoreAnswers: if the plan is used up.
+            BudgetExceeded: if the ledger refuses. Nothing is read, and nothing is spent.
+        """
+        number = validation.at_least("question", question, 0)
+        if number not in self._ballots:
+            validation.fail("question", f"one of the {len(self._ballots)} voted on", question)
+        known = self._journal.answers.get(number)
+        if known is not None:
+            return known
+        if number in self._journal.begun:
+            return Answer(number, None, "nobody")  # cut off: its outcome is lost
+        self._require_room()
+        return self._asked_anew(number, opinion)
+
+    def ask_all(self, questions: NDArray[np.integer] | list[int]) -> Iterator[Answer]:
+        """One after the other, until the plan is used up."""
+        for question in questions:
+            try:
+                yield self.ask(int(question))
+            except NoMoreAnswers:
+                return
+
+    def record(self) -> Record:
+        """The public record of everything released so far."""
+        teachers = sum(answer.by == "teachers" for answer in self.answers)
+        facts = {
+            "questions": self.asked,
+            "answers": teachers,
+            "confirmed": sum(answer.by == "student" for answer in self.answers),
+            "lost": self.asked - len(self.answers),
+        }
+        made = Record("pate", self.plan.to_dict(), self.plan.event, self.plan.guarantee)
+        made.facts |= facts
+        made.touch(self.coins)
+        return made
+
+    def _require_room(self) -> None:
+        plan = self.plan
+        if self.asked >= plan.most_questions:
+            raise NoMoreAnswers(f"all {plan.most_questions} questions of the plan were asked")
+        if self.answered >= plan.answers:
+            raise NoMoreAnswers(f"all {plan.answers} answers of the plan were given")
+
+    def _asked_anew(self, question: int, opinion: Opinion | None) -> Answer:
+        aggregator, unit = self.plan.aggregator, self.plan.unit
+        if aggregator.needs_opinion:
+            opinion = checked_opinion(opinion, self._ballots.classes)
+        check = aggregator.check_event(unit)
+        if check is not None:
+            with self._charged(check, question, "check") as note:
+                self._journal.begin(question)
+                passed = note(aggregator.passes(self._ballots.of(question), opinion, self.coins))
+            if not passed:
+                own = aggregator.own_answer(opinion)
+                by = "nobody" if own is None else "student"
+                return self._journal.finish(Answer(question, own, by))
+        with self._charged(aggregator.answer_event(unit), question, "answer") as note:
+            self._journal.begin(question)
+            label = note(aggregator.answer(self._ballots.of(question), self.coins))
+        return self._journal.finish(Answer(question, label, "teachers"))
+
+    @contextlib.contextmanager
+    def _charged(self, event: Event, question: int, what: str) -> Iterator[_Noting]:
+        """Charges before the block, and writes down what it noted after it."""
+        if self._ledger is None:
+            yield lambda outcome: outcome
+            return
+        request = {"pate": self._journal.name, "question": question, "what": what}
+        noted: list[Any] = []
+
+        def note(outcome: Any) -> Any:
+            noted.append(outcome)
+            return outcome
+
+        with self._ledger.spend(
+            self._dataset, event, analyst=self._analyst, request=request, label=f"pate {what}"
+        ) as spending:
+            yield note
+            spending.commit(noted[0])
+
+
+def check_budget(plan: AnswerPlan, ledger: Ledger | None, dataset: str, analyst: str = "") -> None:
+    """Says early what would be refused later: a budget for another unit, or one that is spent.
+
+    Raises:
+        LedgerError: if the budget protects someone else.
+        BudgetExceeded: if it does not pay for one check and one answer. Nothing is spent.
+    """
+    if ledger is None:
+        return
+    _check_unit(plan, ledger, dataset)
+    check = plan.aggregator.check_event(plan.unit)
+    answer = plan.aggregator.answer_event(plan.unit)
+    found = ledger.preview(dataset, [answer] if check is None else [check, answer], analyst=analyst)
+    if not found.passes:
+        raise BudgetExceeded(
+            f"the budget of {dataset!r} has no room for a single answer. Nothing was spent; ask "
+            "with more noise, or open a larger budget",
+            dataset,
+            "the dataset",
+        )
+
+
+def _check_unit(plan: AnswerPlan, ledger: Ledger, dataset: str) -> None:
+    terms = ledger.terms(dataset)
+    if terms.unit != plan.unit:
+        raise LedgerError(
+            f"the budget of {dataset!r} protects one {terms.unit}, the plan one {plan.unit}: give "
+            f"each {terms.unit} to one teacher, and make the plan with unit={terms.unit!r}"
+        )
+
+
+@final
+class _Journal:
+    """Questions and outcomes, one JSON object a line, each on disk before anything goes on."""
+
+    def __init__(self, path: Path | None, plan: AnswerPlan) -> None:
+        self.begun: dict[int, bool] = {}  # question: whether its answer may have been seen
+        self.answers: dict[int, Answer] = {}
+        self._file = -1
+        self.name = secrets.token_hex(8)
+        if path is not None:
+            self._open(path, plan)
+
+    @property
+    def answered(self) -> int:
+        """Answers that may have been seen; a question without any outcome counts."""
+        return sum(self.begun.values())
+
+    def _open(self, path: Path, plan: AnswerPlan) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        self._lock(path)
+        held = path.read_bytes()
+        if not held:
+            self._write({"plan": plan.to_dict(), "name": self.name})
+            return
+        self._replay(path, held.splitlines(), plan)
+        if not held.endswith(b"\n"):
+            os.write(self._file, b"\n")  # a torn line stays a line of its own
+
+    def _lock(self, path: Path) -> None:
+        """One process at a time: two would each give the plan's answers."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ValueError(
+                f"journal must not be in use, but another process asks by {path}: end it first"
+            ) from None
+
+    def _replay(self, path: Path, lines: list[bytes], plan: AnswerPlan) -> None:
+        first = _parsed(lines[0])
+        if first is None or first.get("plan") != plan.to_dict():
+            raise ValueError(
+                f"{path} must hold answers of this plan, but holds those of another: go on with "
+                "the plan it began with, or begin anew with another file"
+            )
+        self.name = first["name"]
+        for line in lines[1:]:
+            self._take(_parsed(line))
+
+    def _take(self, entry: dict[str, Any] | None) -> None:
+        if entry is None:
+            return  # torn: what it says was never told to anyone, and the question stands as begun
+        if "begin" in entry:
+            self.begun[entry["begin"]] = True
+        else:
+            answer = Answer(**entry)
+            self.answers[answer.question] = answer
+            self.begun[answer.question] = answer.by == "teachers"
+
+    def begin(self, question: int) -> None:
+        """Its votes may be read from now on, for a check or for an answer."""
+        if question not in self.begun:
+            self.begun[question] = True
+            self._write({"begin": question})
+
+    def finish(self, answer: Answer) -> Answer:
+        """The same answer, on disk."""
+        self._write(asdict(answer))
+        self.answers[answer.question] = answer
+        self.begun[answer.question] = answer.by == "teachers"
+        return answer
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        if self._file >= 0:
+            data = json.dumps(entry).encode() + b"\n"
+            while data:
+                data = data[os.write(self._file, data) :]
+            os.fdatasync(self._file)
+
+    def __del__(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

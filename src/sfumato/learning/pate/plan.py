@@ -1,0 +1,97 @@
+"""What a run of PATE may release at most, fixed before any teacher votes.
+
+    >>> from sfumato.learning.pate.aggregators import ConfidentMax
+    >>> plan = AnswerPlan(ConfidentMax(sigma=40, threshold=200, sigma_check=150), answers=286,
+    ...                   questions=640, delta=1e-5)
+    >>> plan.guarantee
+    Guarantee: epsilon 2.543, delta 1e-05, add or remove one record
+
+Formal guarantee. At most ``questions`` questions are asked and at most ``answers`` of them are
+answered, whatever the votes. So the whole is a composition that is known beforehand: so many
+checks, and so many answers, each free to depend on those before it. How many were answered in the
+end is part of what is released, and the guarantee does not depend on it. (To charge the answers
+that came about, and to stop by them, is a filter's task: the ledger's.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+from sfumato.core import validation
+from sfumato.core.events import Event, compose, repeat
+from sfumato.core.guarantee import Guarantee
+from sfumato.learning.pate.aggregators import Aggregator
+
+__all__ = ["AnswerPlan"]
+
+
+@final
+@dataclass(frozen=True)
+class AnswerPlan:
+    """How many questions, how many answers, and how they are made noisy.
+
+    Attributes:
+        aggregator: from votes to answers.
+        answers: at most so many.
+        questions: at most so many are asked; by default as many as answers, which is all there is
+            to it where every question is answered.
+        delta: of the guarantee.
+        unit: what lies in one teacher's part as a whole: "record", "person".
+    """
+
+    aggregator: Aggregator
+    answers: int
+    questions: int | None = None
+    delta: float = 1e-5
+    unit: str = "record"
+
+    def __post_init__(self) -> None:
+        answers = validation.count("answers", self.answers)
+        validation.delta("delta", self.delta)
+        validation.name("unit", self.unit)
+        if self.questions is None:
+            object.__setattr__(self, "questions", answers)
+        if validation.count("questions", self.questions) < answers:
+            validation.fail(
+                "questions", f"at least as many as the {answers} answers", self.questions
+            )
+
+    @property
+    def most_questions(self) -> int:
+        """At most so many are asked."""
+        assert self.questions is not None
+        return self.questions
+
+    @property
+    def event(self) -> Event:
+        """All of it, at its worst."""
+        answers = repeat(self.aggregator.answer_event(self.unit), self.answers)
+        check = self.aggregator.check_event(self.unit)
+        return answers if check is None else compose(repeat(check, self.most_questions), answers)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """What that promises."""
+        from sfumato.accounting import account
+
+        return account(self.event, self.delta)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "aggregator": self.aggregator.to_dict(),
+            "answers": self.answers,
+            "questions": self.questions,
+            "delta": self.delta,
+            "unit": self.unit,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> AnswerPlan:
+        """The inverse of :meth:`to_dict`."""
+        given = dict(data)
+        aggregator = Aggregator.from_dict(given.pop("aggregator"))
+        return cls(aggregator, **given)

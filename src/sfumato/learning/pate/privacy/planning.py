@@ -1,0 +1,261 @@
+"""Planning: how many teachers, which noise, how many answers for an epsilon. No data is read.
+
+What answers cost, whatever the votes, is an event and any accountant turns it into epsilon:
+
+    >>> from sfumato.learning.pate.aggregators import ConfidentMax, GaussianMax
+    >>> epsilon_after(GaussianMax(sigma=40), answers=286, delta=1e-5).epsilon < 2.5
+    True
+    >>> most_answers(GaussianMax(sigma=40), epsilon=2, delta=1e-5)
+    201
+    >>> least_noise(GaussianMax, answers=200, epsilon=2, delta=1e-5)
+    39.877
+
+How useful the answers will be depends on how far teachers agree, which is private. A plan assumes
+it: shares of the votes for a few typical questions, guessed or taken from public data.
+
+    >>> assumed = [[0.9, 0.05, 0.05], [0.5, 0.3, 0.2]]
+    >>> best = explore([(250, ConfidentMax(sigma=40, threshold=200, sigma_check=150))], assumed,
+    ...                epsilon=2, delta=1e-5)[0]
+    >>> best.answers, round(best.answered_share, 2), round(best.plurality, 2)
+    (160, 0.44, 0.92)
+
+``epsilon`` is what a budget is charged and holds for all data. ``epsilon_if_assumed`` is the
+data-dependent epsilon if the real votes were the assumed ones: how much less the same answers would
+say of such data, by RDP. It is a forecast, not a guarantee.
+
+Reference: Papernot, Song, Mironov, Raghunathan, Talwar and Erlingsson, "Scalable private learning
+with PATE", arXiv:1802.08908.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sfumato.accounting import Accountant, account, calibrate
+from sfumato.accounting.dpa import DEFAULT_ORDERS
+from sfumato.accounting.rdp import epsilon_from_rdp
+from sfumato.core import validation
+from sfumato.core.guarantee import Guarantee
+from sfumato.learning.pate.aggregators import Aggregator
+from sfumato.learning.pate.privacy.costs import (
+    answer_costs,
+    check_costs,
+    passing,
+    run_event,
+    winning,
+)
+from sfumato.learning.pate.privacy.votes import Floats
+
+__all__ = ["Forecast", "epsilon_after", "explore", "least_noise", "most_answers"]
+
+_MOST_ANSWERS = 10**8
+
+
+def epsilon_after(
+    aggregator: Aggregator,
+    answers: int,
+    delta: float,
+    *,
+    questions: int | None = None,
+    accountant: Accountant | str = Accountant.PLD,
+    unit: str = "record",
+) -> Guarantee:
+    """What so many answers (and checks, one for each question) promise, whatever the votes."""
+    event = run_event(aggregator, answers, questions, unit)
+    return account(event, delta, accountant=accountant)
+
+
+def most_answers(
+    aggregator: Aggregator,
+    epsilon: float,
+    delta: float,
+    *,
+    questions_per_answer: float = 1.0,
+    accountant: Accountant | str = Accountant.PLD,
+) -> int:
+    """The most answers within ``epsilon``, whatever the votes; 0 if not even one fits.
+
+    Args:
+        aggregator: how votes become answers.
+        epsilon: the whole budget.
+        delta: its delta.
+        questions_per_answer: how many questions are checked for one that is answered, 1 or above.
+        accountant: which theorem; "rdp" is a ledger's currency.
+    """
+    epsilon = validation.positive("epsilon", epsilon)
+    ratio = validation.positive("questions_per_answer", questions_per_answer)
+    if ratio < 1:
+        validation.fail("questions_per_answer", "1 or above", questions_per_answer)
+
+    def fits(answers: int) -> bool:
+        found = epsilon_after(
+            aggregator, answers, delta, questions=_asked(answers, ratio), accountant=accountant
+        )
+        return found.epsilon <= epsilon
+
+    if not fits(1):
+        return 0
+    low, high = 1, 2
+    while high <= _MOST_ANSWERS and fits(high):
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _asked(answers: int, ratio: float) -> int:
+    return max(answers, math.ceil(answers * min(ratio, 1e9)))
+
+
+def least_noise(
+    make: Callable[[float], Aggregator],
+    answers: int,
+    epsilon: float,
+    delta: float,
+    *,
+    questions: int | None = None,
+    accountant: Accountant | str = Accountant.PLD,
+) -> float:
+    """The least x at which so many answers of ``make(x)`` cost ``epsilon`` or less.
+
+    Args:
+        make: from the noise to an aggregator: a sigma, or a scale as in
+            ``lambda scale: LaplaceMax(1 / scale)``; more x must mean more noise.
+        answers: how many.
+        epsilon: the whole budget.
+        delta: its delta.
+        questions: how many are checked.
+        accountant: which theorem.
+
+    Raises:
+        ValueError: if no noise does, such as when the checks alone cost more.
+    """
+    return calibrate(
+        lambda x: run_event(make(x), answers, questions), epsilon, delta, accountant=accountant
+    )
+
+
+@final
+@dataclass(frozen=True)
+class Forecast:
+    """What one choice of teachers and noise would give, if teachers agreed as assumed.
+
+    Attributes:
+        teachers: how many.
+        aggregator: how votes become answers, as a dictionary.
+        answers: the most that the budget allows.
+        questions: how many are asked for them, about.
+        answered_share: of the questions, about.
+        plurality: probability that an answer is the class with most votes.
+        epsilon: for all data, of these answers and questions.
+        epsilon_if_assumed: data-dependent, if votes were as assumed. A forecast.
+        delta: of both.
+    """
+
+    teachers: int
+    aggregator: dict[str, Any]
+    answers: int
+    questions: int
+    answered_share: float
+    plurality: float
+    epsilon: float
+    epsilon_if_assumed: float
+    delta: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return asdict(self)
+
+
+def explore(
+    options: Iterable[tuple[int, Aggregator]],
+    agreement: ArrayLike | Callable[[int], ArrayLike],
+    epsilon: float,
+    delta: float,
+    *,
+    opinions: ArrayLike | None = None,
+    most_questions: int | None = None,
+    accountant: Accountant | str = Accountant.RDP,
+) -> list[Forecast]:
+    """A forecast for each choice of teachers and noise, in the order given.
+
+    Args:
+        options: pairs of a number of teachers and an aggregator.
+        agreement: (kinds of question, classes) assumed shares of the votes, all kinds equally
+            frequent; or a function from the number of teachers to them, as more teachers have fewer
+            rows each and agree less.
+        epsilon: the whole budget.
+        delta: its delta.
+        opinions: (kinds of question, classes) the student's assumed probabilities, for interactive
+            answers.
+        most_questions: how many questions there are; no limit by default.
+        accountant: which theorem; a ledger's by default.
+    """
+    shares_of = agreement if callable(agreement) else lambda _: agreement
+    return [
+        _forecast(
+            validation.count("teachers", teachers),
+            aggregator,
+            _shares(shares_of(teachers)),
+            opinions,
+            (validation.positive("epsilon", epsilon), delta),
+            most_questions,
+            accountant,
+        )
+        for teachers, aggregator in options
+    ]
+
+
+def _shares(agreement: ArrayLike) -> Floats:
+    shares = np.atleast_2d(np.asarray(agreement, dtype=np.float64))
+    fine = np.isfinite(shares).all() and (shares >= 0).all()
+    if not fine or (shares.sum(axis=1) > 1 + 1e-9).any():
+        validation.fail("agreement", "rows of shares of the votes, of sum 1 at most", agreement)
+    return shares
+
+
+def _forecast(
+    teachers: int,
+    aggregator: Aggregator,
+    shares: Floats,
+    opinions: ArrayLike | None,
+    budget: tuple[float, float],
+    most_questions: int | None,
+    accountant: Accountant | str,
+) -> Forecast:
+    votes, (epsilon, delta) = teachers * shares, budget
+    passes = passing(aggregator, votes, opinions)
+    share = float(passes.mean())
+    weights = passes / max(passes.sum(), 1e-300)
+    ratio = 1 / max(share, 1e-9)
+    answers = most_answers(
+        aggregator, epsilon, delta, questions_per_answer=ratio, accountant=accountant
+    )
+    if most_questions is not None:
+        answers = min(answers, int(validation.count("most_questions", most_questions) * share))
+    asked = _asked(answers, ratio) if answers else 0
+    spent, assumed = 0.0, 0.0
+    if answers:
+        found = epsilon_after(aggregator, answers, delta, questions=asked, accountant=accountant)
+        spent = found.epsilon
+        each = weights @ answer_costs(aggregator, votes, DEFAULT_ORDERS)
+        check = check_costs(aggregator, votes, DEFAULT_ORDERS, opinions).mean(axis=0)
+        assumed = epsilon_from_rdp(DEFAULT_ORDERS, answers * each + asked * check, delta)
+    return Forecast(
+        teachers,
+        aggregator.to_dict(),
+        answers,
+        asked,
+        share,
+        float(weights @ winning(aggregator, votes)),
+        spent,
+        assumed,
+        delta,
+    )

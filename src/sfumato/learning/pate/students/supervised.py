@@ -1,0 +1,131 @@
+"""A student that learns from the labelled inputs alone.
+
+The least that any other student must better. With ``features="scattering"`` a linear layer stands
+on fixed wavelets, which need no training and no data.
+
+Reference: Oyallon and Mallat, "Deep roto-translation scattering for object classification",
+arXiv:1412.8659, for few labels on fixed wavelets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from sfumato.core import validation
+from sfumato.learning.features import ScatteringFeatures, transform
+from sfumato.learning.pate.students.augmenting import strong
+from sfumato.learning.pate.students.base import Student
+from sfumato.learning.pate.students.checks import share
+from sfumato.learning.pate.students.data import PublicData
+from sfumato.learning.pate.students.learners import (
+    Average, Learner, Shuffled, Stateful, cosine, set_rate,
+)  # fmt: skip
+from sfumato.learning.pate.students.networks import small_cnn
+
+__all__ = ["Supervised"]
+
+
+@final
+@dataclass(frozen=True)
+class Supervised(Student):
+    """A network, or a linear layer on wavelets, trained on the labelled inputs.
+
+    Attributes:
+        classes: how many there are.
+        steps: of training.
+        features: "none" for a small convolutional network on the images, "scattering" for a linear
+            layer on their scattering coefficients.
+        width: channels of the network's first convolution.
+        batch: inputs of a step.
+        rate: Adam's, at first; it falls along a cosine.
+        weight_decay: decoupled from the gradient.
+        smoothing: of the labels.
+        average: the memory of the weights' moving average, by which the student answers.
+        strength: of the changes of images; 0 for none. None are made under "scattering".
+        flips: whether a mirror image is of the same class.
+    """
+
+    kind: ClassVar[str] = "supervised"
+    steps: int = 1000
+    features: str = "none"
+    width: int = 16
+    batch: int = 64
+    rate: float = 3e-3
+    weight_decay: float = 0.02
+    smoothing: float = 0.1
+    average: float = 0.99
+    strength: float = 0.5
+    flips: bool = False
+
+    def __post_init__(self) -> None:
+        if self.features not in ("none", "scattering"):
+            validation.fail("features", "'none' or 'scattering'", self.features)
+        self.check(
+            width=validation.count("width", self.width),
+            batch=validation.at_least("batch", self.batch, 2),
+            rate=validation.positive("rate", self.rate),
+            weight_decay=validation.non_negative("weight_decay", self.weight_decay),
+            smoothing=validation.delta("smoothing", self.smoothing),
+            average=validation.open_probability("average", self.average),
+            strength=share("strength", self.strength),
+        )
+
+    def network(self, shape: tuple[int, ...]) -> nn.Module:
+        """A small convolutional network, or wavelets and a linear layer."""
+        if self.features == "none":
+            return small_cnn(shape, self.classes, self.width)
+        features = ScatteringFeatures()
+        size = torch.Size(features.out_shape(shape)).numel()
+        head = nn.Sequential(nn.Flatten(), nn.Linear(size, self.classes))
+        return nn.Sequential(features.build(shape), head)
+
+    def learner(self, data: PublicData, seed: int) -> Learner:
+        """The network, its average, and Adam."""
+        return _Learner(self, data, seed)
+
+
+@final
+class _Learner(Learner):
+    def __init__(self, plan: Supervised, data: PublicData, seed: int) -> None:
+        self.plan, self.labels = plan, data.labels
+        whole, copy = (plan.network(data.shape).to(data.device) for _ in range(2))
+        self.average = Average(whole, copy, plan.average)
+        # Wavelets are fixed: their coefficients are computed once.
+        fixed = plan.features == "scattering"
+        self.model = whole[1] if fixed and isinstance(whole, nn.Sequential) else whole
+        self.rows = transform(whole[0], data.labelled) if fixed else data.labelled  # type: ignore[index]
+        self.changed = not fixed and plan.strength > 0
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), plan.rate, weight_decay=plan.weight_decay
+        )
+        self.batches = Shuffled(len(data.labels), plan.batch, seed)
+
+    @property
+    def parts(self) -> Mapping[str, Stateful]:
+        return {
+            "model": self.model, "average": self.average.copy, "optimizer": self.optimizer,
+        }  # fmt: skip
+
+    def step(self, number: int) -> None:
+        plan, rows = self.plan, self.batches(number)
+        inputs = self.rows[rows]
+        if self.changed:
+            inputs = strong(inputs, plan.flips, plan.strength)
+        set_rate(self.optimizer, cosine(plan.rate, number, plan.steps))
+        self.model.train()
+        loss = F.cross_entropy(
+            self.model(inputs), self.labels[rows], label_smoothing=plan.smoothing
+        )
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.average.update(number)
+
+    def result(self) -> nn.Module:
+        return self.average.copy

@@ -1,0 +1,193 @@
+"""One's own teachers: functions, or answers that are in a file already.
+
+Whoever brings teachers vouches for one thing: that one unit more or less changes one of them only
+(:mod:`.assigning` makes such parts). Everything else is checked here.
+
+A teacher's bad answer never raises, since an error that one teacher's rows can cause is a release
+of them. Scores that are NaN, labels that are no class, answers of the wrong shape, and exceptions
+count for a declared default class. How often that happened is the curator's to look at.
+
+    >>> def right(queries):
+    ...     return queries[:, 0]
+    >>> def broken(queries):
+    ...     raise RuntimeError
+    >>> teachers = OwnTeachers([right, broken], classes=3, default_class=2)
+    >>> teachers.labels(np.array([[0], [1]])).tolist()
+    [[0, 2], [1, 2]]
+    >>> teachers.bad_answers(np.array([[0], [1]])).tolist()
+    [0, 2]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.core import validation
+from sfumato.learning.pate.teachers.voting import checked_default, checked_labels
+
+__all__ = ["OwnTeachers", "read_labels", "read_votes"]
+
+_NO_CLASS = -1
+
+
+@final
+class OwnTeachers:
+    """Teachers as functions from queries to labels (n,) or scores (n, classes).
+
+    Args:
+        teachers: the functions; each is called with all queries at once.
+        classes: how many there are; public.
+        default_class: whom a bad answer counts for.
+    """
+
+    def __init__(
+        self, teachers: Sequence[Callable[[Any], Any]], classes: int, default_class: int = 0
+    ) -> None:
+        self._teachers = tuple(teachers)
+        self.classes = validation.count("classes", classes)
+        self.default_class = checked_default(default_class, classes)
+        if not self._teachers:
+            validation.fail("teachers", "one function or more", teachers)
+        for teacher in self._teachers:
+            if not callable(teacher):
+                validation.fail("teachers", "functions of queries", type(teacher).__name__)
+
+    def __len__(self) -> int:
+        return len(self._teachers)
+
+    def labels(self, queries: Any) -> NDArray[np.int64]:
+        """Each teacher's class for each query: (queries, teachers)."""
+        return checked_labels(self._answers(queries), self.classes, self.default_class)
+
+    def bad_answers(self, queries: Any) -> NDArray[np.int64]:
+        """How many of each teacher's answers count for the default class. Curator's."""
+        return (self._answers(queries) == _NO_CLASS).sum(axis=0)
+
+    def _answers(self, queries: Any) -> NDArray[np.int64]:
+        each = [_answer(teacher, queries, self.classes) for teacher in self._teachers]
+        return np.stack(each, axis=1)
+
+
+def _answer(teacher: Callable[[Any], Any], queries: Any, classes: int) -> NDArray[np.int64]:
+    """A teacher's classes, -1 for what is none."""
+    nothing = np.full(len(queries), _NO_CLASS, dtype=np.int64)
+    try:
+        given = _array(teacher(queries))
+    except Exception:  # its rows may be why: an error would tell of them
+        return nothing
+    if given.dtype.kind not in "biuf":
+        return nothing
+    if given.shape == (len(queries), classes):
+        broken = np.isnan(given).any(axis=1)
+        return np.where(broken, _NO_CLASS, given.argmax(axis=1)).astype(np.int64)
+    return _classes_in(given, classes) if given.shape == (len(queries),) else nothing
+
+
+def _classes_in(given: NDArray[Any], classes: int) -> NDArray[np.int64]:
+    """Whole numbers of classes, -1 for what is none."""
+    known = checked_labels(given, classes, default_class=0)
+    return np.where(known == given, known, _NO_CLASS)
+
+
+def _array(given: Any) -> NDArray[Any]:
+    """What a teacher gave: a tensor on any device, an array, a list."""
+    for method in ("detach", "cpu"):
+        given = getattr(given, method)() if hasattr(given, method) else given
+    if hasattr(given, "float") and str(getattr(given, "dtype", "")) == "torch.bfloat16":
+        given = given.float()
+    return np.asarray(given)
+
+
+def read_labels(
+    path: str | Path,
+    classes: int,
+    *,
+    teachers: int | None = None,
+    default_class: int = 0,
+    header: bool = False,
+) -> NDArray[np.int64]:
+    """Each teacher's class for each query from a file: (queries, teachers).
+
+    Args:
+        path: of a ``.npy`` or ``.csv`` file with a row for each query and a column for each
+            teacher.
+        classes: how many there are.
+        teachers: how many columns there must be, if that is known.
+        default_class: whom a cell counts for that is empty or none of the classes.
+        header: whether the first line of a ``.csv`` file names the columns.
+
+    Raises:
+        ValueError: if the file is no such table. What stands in a cell raises nothing.
+    """
+    validation.count("classes", classes)
+    table = _table(Path(path), header)
+    if teachers is not None and table.shape[1] != validation.count("teachers", teachers):
+        validation.fail("file", f"one with {teachers} columns, one for each teacher", table.shape)
+    return checked_labels(table, classes, default_class)
+
+
+def read_votes(
+    path: str | Path,
+    teachers: int,
+    *,
+    classes: int | None = None,
+    default_class: int = 0,
+    header: bool = False,
+) -> NDArray[np.int64]:
+    """Counts of votes from a file: (queries, classes).
+
+    A row that is not made of whole numbers from 0 that sum to the number of teachers counts as if
+    all teachers had chosen the default class.
+
+    Args:
+        path: of a ``.npy`` or ``.csv`` file with a row for each query and a column for each class.
+        teachers: how many there are.
+        classes: how many columns there must be, if that is known.
+        default_class: see above.
+        header: whether the first line of a ``.csv`` file names the columns.
+
+    Raises:
+        ValueError: if the file is no such table. What stands in a cell raises nothing.
+    """
+    teachers = validation.count("teachers", teachers)
+    table = _table(Path(path), header)
+    if classes is not None and table.shape[1] != validation.count("classes", classes):
+        validation.fail("file", f"one with {classes} columns, one for each class", table.shape)
+    default = checked_default(default_class, table.shape[1])
+    counts = _classes_in(table, teachers + 1)  # the whole numbers from 0 to teachers
+    broken = (counts < 0).any(axis=1) | (counts.sum(axis=1) != teachers)
+    counts[broken] = teachers * (np.arange(table.shape[1]) == default)
+    return counts
+
+
+def _table(path: Path, header: bool) -> NDArray[Any]:
+    kind = path.suffix.lower()
+    if kind not in (".npy", ".csv"):
+        validation.fail("file", "one that ends in .npy or .csv", path.name)
+    table = np.load(path, allow_pickle=False) if kind == ".npy" else _read_csv(path, header)
+    if table.ndim != 2 or table.shape[1] == 0 or table.dtype.kind not in "biuf":
+        shown = f"{table.dtype} of shape {table.shape}"
+        validation.fail("file", "a table of numbers, one row for each query", shown)
+    return table
+
+
+def _read_csv(path: Path, header: bool) -> NDArray[np.float64]:
+    text = path.read_text(encoding="utf-8-sig", errors="replace")
+    lines = text.removesuffix("\n").split("\n")[1 if header else 0 :]
+    rows = [line.rstrip("\r").split(",") for line in lines]
+    widths = {len(row) for row in rows}
+    if len(widths) != 1:
+        validation.fail("file", "a table whose rows have equally many cells", sorted(widths))
+    return np.array([[_number(cell) for cell in row] for row in rows], dtype=np.float64)
+
+
+def _number(cell: str) -> float:
+    try:
+        return float(cell.strip().strip('"'))
+    except ValueError:
+        return float("nan")

@@ -1,0 +1,335 @@
+"""From private rows to a student: teachers, votes, answers, student, record. Resumable throughout.
+
+    data = load_dataset("mnist")
+    trained = train_pate(recipe, data, out="runs/pate")
+    trained.accuracy, trained.record.guarantee
+
+=========  ======================  ==============================================================
+stage      in the run's folder     if it is cut off
+=========  ======================  ==============================================================
+teachers   curator/teachers/       goes on from the last checkpoint
+votes      curator/votes-N         counted again
+answers    curator/answers.jsonl   what was answered stays, what was begun counts as used
+student    curator/student-N/      goes on from the last checkpoint
+=========  ======================  ==============================================================
+
+What leaves is what was answered, within the plan, and the student, which is made of answers and
+public inputs. Teachers, votes and everything measured of them are the curator's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from sfumato.core import validation
+from sfumato.core.randomness import SYSTEM, Coins
+from sfumato.core.records import Record
+from sfumato.data import Dataset
+from sfumato.learning.ensembles import Ensemble
+from sfumato.learning.pate.answering import Answer, Answering, NoMoreAnswers, check_budget
+from sfumato.learning.pate.ballots import Ballots
+from sfumato.learning.pate.recipe import PateRecipe
+from sfumato.learning.pate.students import choose, choose_uncertain, logits_of
+from sfumato.learning.pate.teachers import (
+    Parts,
+    assign_records,
+    assign_units,
+    kept_salt,
+    teacher_recipe,
+    train_teachers,
+    votes_of,
+)
+from sfumato.learning.recipes.inputs import input_shape, inputs_of, labels_of
+from sfumato.learning.recipes.observing import Observer, Shown
+from sfumato.learning.runs.folder import RunFolder
+from sfumato.ledger import Ledger
+from sfumato.ledger.errors import BudgetExceeded
+
+__all__ = ["PateTrained", "train_pate"]
+
+
+@final
+@dataclass(frozen=True)
+class PateTrained:
+    """What came out.
+
+    Attributes:
+        model: the student, from inputs in [0, 1], channels first, to logits.
+        record: public.
+        accuracy: on public rows that the student never saw; None where there are none.
+        answers: what was released.
+        folder: of the run.
+    """
+
+    model: nn.Module
+    record: Record
+    accuracy: float | None
+    answers: tuple[Answer, ...]
+    folder: RunFolder
+
+
+def train_pate(
+    recipe: PateRecipe,
+    data: Dataset,
+    *,
+    out: str | Path,
+    unlabelled: NDArray[Any] | None = None,
+    resume: bool = False,
+    ledger: Ledger | str | Path | None = None,
+    dataset: str = "",
+    analyst: str = "",
+    device: str = "cpu",
+    half: bool = False,
+    observer: Observer | None = None,
+    request: Mapping[str, Any] | None = None,
+    coins: Coins = SYSTEM,
+) -> PateTrained:
+    """Trains teachers on private rows and a student on their noisy answers.
+
+    Args:
+        recipe: how.
+        data: ``data.train`` is private and taught; ``data.test``, if it is public, is what the
+            student sees and is tested on.
+        out: the run's folder, new or empty.
+        unlabelled: public inputs for the student, in the data set's shape, instead of its test set.
+        resume: go on with the run in ``out``.
+        ledger: each check and each answer is charged there first.
+        dataset: whose budget.
+        analyst: in whose name.
+        device: such as "cuda".
+        half: teachers compute in bfloat16.
+        observer: who is told how far it is.
+        request: what was asked for, kept for whoever resumes.
+        coins: where noise and the assignment's salt come from; seeded in tests only.
+
+    Raises:
+        ValueError: for parameters that cannot be, before any row is read.
+        BudgetExceeded: if the ledger does not even pay for the first question.
+    """
+    folder = RunFolder(out)
+    book = Ledger(ledger) if isinstance(ledger, (str, Path)) else ledger
+    public = _public_inputs(recipe, data, unlabelled)
+    if not resume:
+        check_budget(recipe.plan, book, dataset, analyst)
+        folder.begin({"pate": recipe.to_dict()} | dict(request or {}))
+    elif folder.finished:
+        raise ValueError(f"the run in {folder.path} came to its end: there is nothing to resume")
+    run = _Run(recipe, data, public, folder, observer or Shown(), device, half, coins)
+    return run.finish(book, dataset, analyst)
+
+
+@dataclass(frozen=True)
+class _Public:
+    """Public inputs: what the student sees, and what it is tested on."""
+
+    inputs: NDArray[Any]
+    test_inputs: NDArray[Any]
+    test_labels: NDArray[np.int64]
+
+
+def _public_inputs(recipe: PateRecipe, data: Dataset, unlabelled: NDArray[Any] | None) -> _Public:
+    inputs, labels = data.test
+    if unlabelled is not None:
+        if tuple(unlabelled.shape[1:]) != tuple(data.shape):
+            wanted = f"inputs of shape {tuple(data.shape)}, one a row"
+            validation.fail("unlabelled", wanted, tuple(unlabelled.shape))
+        tested = slice(None) if data.test_is_public else slice(0)
+        return _checked(recipe, _Public(unlabelled, inputs[tested], labels[tested]))
+    if not data.test_is_public:
+        raise ValueError(
+            "a student needs public inputs to ask about, and this data set's test rows are not "
+            "public: give public inputs without labels (unlabelled, --unlabelled FILE)"
+        )
+    kept = len(labels) if recipe.test_rows is None else len(labels) - recipe.test_rows
+    return _checked(recipe, _Public(inputs[:kept], inputs[kept:], labels[kept:]))
+
+
+def _checked(recipe: PateRecipe, public: _Public) -> _Public:
+    wanted = recipe.plan.most_questions
+    if len(public.inputs) < wanted:
+        raise ValueError(
+            f"there must be public inputs for all {wanted} questions of the plan, but there are "
+            f"{len(public.inputs)}: ask fewer, or give more of them"
+        )
+    return public
+
+
+class _Run:
+    """One run, stage by stage; what is in its folder is not made again."""
+
+    def __init__(
+        self,
+        recipe: PateRecipe,
+        data: Dataset,
+        public: _Public,
+        folder: RunFolder,
+        observer: Observer,
+        device: str,
+        half: bool,
+        coins: Coins,
+    ) -> None:
+        self.recipe, self.data, self.public, self.folder = recipe, data, public, folder
+        self.observer, self.device, self.half, self.coins = observer, device, half, coins
+        self.classes, self.refused = len(data.classes), False
+
+    @cached_property
+    def pool(self) -> Tensor:
+        """The public inputs, as models take them."""
+        return inputs_of(self.public.inputs, self.data.bounds)
+
+    def finish(self, ledger: Ledger | None, dataset: str, analyst: str) -> PateTrained:
+        """All stages that are left."""
+        nothing = Ballots(np.zeros((0, self.classes), dtype=np.int64))
+        answering = Answering(
+            nothing, self.recipe.plan, ledger=ledger, dataset=dataset, analyst=analyst,
+            journal=self.folder.curator / "answers.jsonl", coins=self.coins,
+        )  # fmt: skip
+        student = self._taught(answering)
+        accuracy = self._accuracy(student)
+        record = self._record(answering, accuracy)
+        self.folder.write_model(student.state_dict())
+        self.folder.write_record(record.to_dict())
+        return PateTrained(student, record, accuracy, answering.answers, self.folder)
+
+    # --- teachers and votes: the curator's ------------------------------------------------------
+
+    def _ballots(self, number: int, questions: Tensor) -> Ballots:
+        """The teachers' votes on a round's questions."""
+        file = self.folder.curator / f"votes-{number}"
+        if file.exists():
+            return Ballots.load(file)
+        votes = votes_of(self._teachers, self.pool[questions], self.classes)
+        made = Ballots(votes, questions.numpy())
+        made.save(file)
+        return made
+
+    @cached_property
+    def _teachers(self) -> Ensemble:
+        inputs, labels = self.data.train
+        kind = teacher_recipe(self.recipe.kind, input_shape(self.data.shape), self.classes)
+        return train_teachers(
+            kind, inputs_of(inputs, self.data.bounds), labels_of(labels, self.classes).numpy(),
+            self._parts(), device=self.device, half=self.half, seed=self.recipe.seed,
+            folder=self.folder.curator / "teachers", progress=self._told("teachers"),
+        )  # fmt: skip
+
+    def _parts(self) -> Parts:
+        """By a hash of each row's owner, or of the row itself, label included."""
+        salt = kept_salt(self.folder.curator / "salt", self.coins)
+        if self.data.owners is not None:
+            return assign_units(self.data.owners, self.recipe.teachers, salt)
+        columns = [_bytes_of(part) for part in self.data.train]
+        return assign_records(np.concatenate(columns, axis=1), self.recipe.teachers, salt)
+
+    def _told(self, what: str) -> Callable[[int, int], None]:
+        return lambda done, total: self.observer.preparing(what, done, total)
+
+    # --- answers and the student: released ------------------------------------------------------
+
+    def _taught(self, answering: Answering) -> nn.Module:
+        """The student after the last round of questions."""
+        rounds, most = self.recipe.rounds, self.recipe.plan.most_questions
+        asked = torch.zeros(0, dtype=torch.int64)
+        student: nn.Module | None = None
+        for number in range(rounds):
+            count = most * (number + 1) // rounds - len(asked)
+            chosen = self._chosen(count, asked, student)
+            answering.also(self._ballots(number, chosen))
+            self._ask(answering, chosen, student)
+            asked = torch.cat([asked, chosen])
+            student = self._student(answering, number)
+        assert student is not None
+        return student
+
+    def _chosen(self, count: int, asked: Tensor, student: nn.Module | None) -> Tensor:
+        """By what is public alone."""
+        if student is not None:
+            return choose_uncertain(count, self.pool, student, asked=asked)
+        return choose(self.recipe.rule, count, self.pool, asked=asked, seed=self.recipe.seed)
+
+    def _ask(self, answering: Answering, chosen: Tensor, student: nn.Module | None) -> None:
+        """Until the plan is used up, or the ledger refuses: then with what was answered."""
+        opinions = self._opinions(chosen, student) if self._interactive else None
+        for place, question in enumerate(chosen.tolist()):
+            try:
+                answering.ask(question, None if opinions is None else opinions[place])
+            except NoMoreAnswers:
+                break
+            except BudgetExceeded:
+                self.refused = True
+                if not answering.answers:
+                    raise
+                break
+            self.observer.preparing("questions", place + 1, len(chosen))
+
+    @property
+    def _interactive(self) -> bool:
+        return self.recipe.plan.aggregator.needs_opinion
+
+    def _opinions(self, chosen: Tensor, student: nn.Module | None) -> NDArray[np.float64]:
+        """The student's probabilities; before it has learnt anything, all the same."""
+        if student is None:
+            return np.full((len(chosen), self.classes), 1 / self.classes)
+        logits = logits_of(student, self.pool[chosen])
+        return logits.double().softmax(dim=1).cpu().numpy()
+
+    def _student(self, answering: Answering, number: int) -> nn.Module:
+        known = [(a.question, a.label) for a in answering.answers if a.label is not None]
+        if not known:
+            raise ValueError(
+                "no question was answered, so there is nothing to learn from: what was asked is "
+                "used up. Begin anew with a lower threshold, more questions or more teachers"
+            )
+        questions, labels = (torch.tensor(column) for column in zip(*known, strict=True))
+        return self.recipe.student.fit(
+            self.pool, self.pool[questions], labels, device=self.device, seed=self.recipe.seed,
+            folder=self.folder.curator / f"student-{number}", progress=self._told("student"),
+        )  # fmt: skip
+
+    def _accuracy(self, student: nn.Module) -> float | None:
+        if not len(self.public.test_labels):
+            return None
+        found = logits_of(student, inputs_of(self.public.test_inputs, self.data.bounds))
+        wanted = labels_of(self.public.test_labels, self.classes)
+        return float((found.argmax(1).cpu() == wanted).double().mean())
+
+    # --- what is said ---------------------------------------------------------------------------
+
+    def _record(self, answering: Answering, accuracy: float | None) -> Record:
+        record, data = answering.record(), self.data
+        record.parameters = {"plan": self.recipe.plan.to_dict(), "recipe": self.recipe.to_dict()}
+        record.facts |= {
+            "data": {
+                "name": data.name,
+                "classes": list(data.classes),
+                "shape": list(data.shape),
+                "bounds": list(data.bounds),
+                "public_size": data.public_size,
+                "citation": data.citation,
+            },
+            "teachers": self.recipe.teachers,
+            "public_inputs": len(self.public.inputs),
+            "tuning": self.recipe.origin,
+            "test_set": "none" if accuracy is None else "public",
+            "stopped_by_the_ledger": self.refused,
+        }
+        if accuracy is not None:
+            record.facts["accuracy"] = accuracy
+        return record
+
+
+def _bytes_of(rows: NDArray[Any]) -> NDArray[np.uint8]:
+    """(n, bytes of a row)."""
+    width = math.prod(rows.shape[1:])
+    flat = np.ascontiguousarray(rows.reshape(len(rows), width))
+    return flat.view(np.uint8).reshape(len(rows), width * rows.itemsize)

@@ -1,0 +1,220 @@
+"""Whole runs on small data: stages, going on, the ledger, and what leaves the curator's folder."""
+
+import dataclasses
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from sfumato.core.randomness import SeededCoins
+from sfumato.data import Dataset, Examples, load_dataset
+from sfumato.learning.pate import (
+    AnswerPlan,
+    ConfidentMax,
+    GaussianMax,
+    InteractiveMax,
+    training,
+)
+from sfumato.learning.pate.recipe import PateRecipe
+from sfumato.learning.pate.students import make_student
+from sfumato.learning.pate.teachers import TeacherSchedule, teacher_recipe
+from sfumato.learning.pate.training import train_pate
+from sfumato.ledger import Budget, Ledger
+from sfumato.ledger.errors import BudgetExceeded, LedgerError
+
+STUDENT = make_student("supervised", steps=30)
+PLAN = AnswerPlan(GaussianMax(2.0), answers=40)
+
+
+@pytest.fixture(autouse=True)
+def quick_teachers(monkeypatch):
+    """Few steps of a linear model."""
+
+    def recipe(name, shape, classes):
+        made = teacher_recipe("cnn-small", shape, classes)
+        model = lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, classes))  # noqa: E731
+        schedule = TeacherSchedule(steps=40, batch_size=16, rate=0.5)
+        return dataclasses.replace(made, make=model, schedule=schedule, engine="stacked")
+
+    monkeypatch.setattr(training, "teacher_recipe", recipe)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_dataset("digits")
+
+
+def recipe(plan=PLAN, **more):
+    return PateRecipe(plan, **({"student": STUDENT, "teachers": 8, "test_rows": 100} | more))
+
+
+def files_of(folder):
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+def test_a_run_from_private_rows_to_a_student(digits, tmp_path):
+    out = tmp_path / "run"
+    trained = train_pate(recipe(), digits, out=out)
+    assert len(trained.answers) == 40
+    assert trained.accuracy > 0.5
+    record = json.loads((out / "record.json").read_text())
+    assert record["method"] == "pate"
+    assert record["private"] is True
+    assert record["facts"]["answers"] == 40
+    assert record["guarantee"]["epsilon"] == PLAN.guarantee.epsilon
+    assert PateRecipe.from_dict(record["parameters"]["recipe"]) == recipe()
+    public = [name for name in files_of(out) if not name.startswith("curator/")]
+    assert public == ["model.safetensors", "record.json"]
+    assert (out / "curator").stat().st_mode & 0o777 == 0o700
+    for name in ("votes-0", "answers.jsonl", "salt"):
+        assert (out / "curator" / name).stat().st_mode & 0o777 == 0o600
+
+
+def test_nothing_public_is_read_off_private_rows(digits, tmp_path):
+    """With other private rows but the same answers, the record is the same."""
+    noiseless = AnswerPlan(GaussianMax(1e-6), answers=5)
+    other = dataclasses.replace(
+        digits, train=Examples(digits.train.inputs[:700], digits.train.labels[:700])
+    )
+    records = []
+    for number, data in enumerate((digits, other)):
+        out = tmp_path / str(number)
+        trained = train_pate(recipe(noiseless), data, out=out)
+        records.append(trained.record.to_dict())
+    for record in records:
+        record["facts"].pop("accuracy")
+    assert records[0] == records[1]
+
+
+@pytest.mark.parametrize("stage", ["teachers", "votes", "answers", "student", "record"])
+def test_cut_off_anywhere_it_goes_on_to_the_same_answers(digits, tmp_path, stage):
+    whole = train_pate(recipe(), digits, out=tmp_path / "whole", coins=SeededCoins(1))
+    cut = tmp_path / "cut"
+    shutil.copytree(tmp_path / "whole", cut)
+    curator = cut / "curator"
+    (cut / "record.json").unlink()
+    (cut / "model.safetensors").unlink()
+    if stage in ("teachers", "votes", "answers", "student"):
+        shutil.rmtree(curator / "student-0")
+    if stage in ("teachers", "votes", "answers"):
+        lines = (curator / "answers.jsonl").read_bytes().splitlines(keepends=True)
+        kept = 21 if stage == "answers" else 1
+        (curator / "answers.jsonl").write_bytes(b"".join(lines[:kept]))
+    if stage in ("teachers", "votes"):
+        (curator / "votes-0").unlink()
+    if stage == "teachers":
+        shutil.rmtree(curator / "teachers")
+    again = train_pate(recipe(), digits, out=cut, resume=True, coins=SeededCoins(2))
+    kept = 10 if stage == "answers" else 0 if stage in ("teachers", "votes") else 40
+    assert again.answers[:kept] == whole.answers[:kept]
+    assert len(again.answers) == 40
+    if stage in ("student", "record"):
+        weights = zip(again.model.parameters(), whole.model.parameters(), strict=True)
+        assert all(torch.equal(a, b) for a, b in weights)
+    with pytest.raises(ValueError, match="came to its end"):
+        train_pate(recipe(), digits, out=cut, resume=True)
+
+
+def test_the_ledger_pays_for_what_was_answered_and_stops_it(digits, tmp_path):
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.create("digits", Budget(80.0, 1e-5))
+    trained = train_pate(recipe(), digits, out=tmp_path / "a", ledger=ledger, dataset="digits")
+    assert not trained.record.facts["stopped_by_the_ledger"]
+    assert len(trained.answers) == 40
+    reserved = [e for e in ledger.history("digits") if e.kind == "reserve"]
+    assert len(reserved) == 40
+    ledger.create("small", Budget(10.0, 1e-5))
+    few = train_pate(recipe(), digits, out=tmp_path / "b", ledger=ledger, dataset="small")
+    assert few.record.facts["stopped_by_the_ledger"]
+    assert 0 < len(few.answers) < 40
+    assert ledger.status("small").reading <= 10.0
+    with pytest.raises(BudgetExceeded, match="no room for a single answer"):
+        train_pate(recipe(), digits, out=tmp_path / "c", ledger=ledger, dataset="small")
+    assert not (tmp_path / "c").exists()
+    persons = recipe(dataclasses.replace(PLAN, unit="person"))
+    with pytest.raises(LedgerError, match="protects one record, the plan one person"):
+        train_pate(persons, digits, out=tmp_path / "c", ledger=ledger, dataset="digits")
+
+
+def test_checks_and_rounds(digits, tmp_path):
+    confident = AnswerPlan(ConfidentMax(1.0, threshold=6, sigma_check=1.0), 20, 60)
+    trained = train_pate(recipe(confident), digits, out=tmp_path / "a")
+    facts = trained.record.facts
+    assert facts["answers"] <= 20
+    assert facts["answers"] < facts["questions"] <= 60
+    interactive = AnswerPlan(InteractiveMax(1.0, 3, 1.0, 8), 30, 30)
+    trained = train_pate(recipe(interactive, rounds=2), digits, out=tmp_path / "b")
+    assert (tmp_path / "b" / "curator" / "votes-1").exists()
+    assert (tmp_path / "b" / "curator" / "student-1").exists()
+    assert trained.record.facts["questions"] == 30
+    questions = [answer.question for answer in trained.answers]
+    assert len(set(questions)) == len(questions)
+
+
+def test_no_answers_no_student(digits, tmp_path):
+    never = AnswerPlan(ConfidentMax(1.0, threshold=1000, sigma_check=1.0), 5, 10)
+    with pytest.raises(ValueError, match="no question was answered"):
+        train_pate(recipe(never), digits, out=tmp_path / "a")
+
+
+def test_owners_lie_in_one_part(digits, tmp_path, monkeypatch):
+    owners = np.arange(len(digits.train.labels)) // 3
+    seen = []
+    assign = training.assign_units
+    monkeypatch.setattr(
+        training, "assign_units", lambda ids, *a: seen.append(ids) or assign(ids, *a)
+    )
+    data = dataclasses.replace(digits, owners=owners)
+    train_pate(recipe(dataclasses.replace(PLAN, unit="person")), data, out=tmp_path / "a")
+    assert (seen[0] == owners).all()
+
+
+def test_public_inputs_of_ones_own(digits, tmp_path):
+    hidden = dataclasses.replace(digits, test_is_public=False)
+    with pytest.raises(ValueError, match="needs public inputs"):
+        train_pate(recipe(), hidden, out=tmp_path / "a")
+    assert not os.path.exists(tmp_path / "a")
+    trained = train_pate(recipe(), hidden, out=tmp_path / "a", unlabelled=digits.test.inputs)
+    assert trained.accuracy is None
+    assert "accuracy" not in trained.record.facts
+    with pytest.raises(ValueError, match="unlabelled must be inputs of shape"):
+        train_pate(recipe(), digits, out=tmp_path / "b", unlabelled=np.zeros((50, 3)))
+    with pytest.raises(ValueError, match="for all 40 questions of the plan, but there are 20"):
+        train_pate(recipe(), digits, out=tmp_path / "b", unlabelled=digits.test.inputs[:20])
+
+
+def test_bad_private_rows_do_not_show(tmp_path, digits):
+    inputs = digits.train.inputs.astype(np.float64)[:100]
+    inputs[::7] = np.nan
+    inputs[1::7] = np.inf
+    labels = digits.train.labels[:100].copy()
+    labels[::5] = -3
+    for rows in (100, 0):
+        train = Examples(inputs[:rows], labels[:rows])
+        data = dataclasses.replace(digits, train=train)
+        trained = train_pate(recipe(), data, out=tmp_path / str(rows))
+        assert len(trained.answers) == 40
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"teachers": 1}, "at least 2"),
+        ({"kind": "oak"}, "kind of teachers"),
+        ({"rule": "best"}, "rule must be one of"),
+        ({"rounds": 2}, "rounds must be 1"),
+        ({"seed": -1}, "seed"),
+        ({"test_rows": 0}, "test_rows"),
+    ],
+)
+def test_bad_recipes(change, message):
+    with pytest.raises(ValueError, match=message):
+        recipe(**change)
+
+
+def test_datasets_have_what_runs_ask_for(digits):
+    assert isinstance(digits, Dataset)
+    assert digits.test_is_public
