@@ -87,7 +87,7 @@ def options(given: argparse.Namespace) -> dict[str, object]:
 
 def main() -> None:
     """One line a seed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--student", choices=student_names(), default="fixmatch")
     parser.add_argument("--labels", type=int, default=100)
     parser.add_argument("--noise", type=float, default=0.02, help="share of wrong labels")

@@ -44,7 +44,7 @@ def one_by_one(recipe: TeacherRecipe, inputs: Tensor, labels: Tensor, parts: Par
     """Seconds a teacher for features and for training."""
     features, schedule = FiniteFeatures(recipe.prepare), recipe.schedule
     preparing = training = 0.0
-    for number in range(some):
+    for number in np.flatnonzero(parts.sizes())[:some].tolist():
         own = torch.from_numpy(parts.rows_of(number))
         began = time.monotonic()
         rows, wanted = transform(features, inputs[own]), labels[own]

@@ -69,7 +69,11 @@ def test_a_run_from_private_rows_to_a_student(digits, tmp_path):
     public = [name for name in files_of(out) if not name.startswith("curator/")]
     assert public == ["model.safetensors", "record.json"]
     assert (out / "curator").stat().st_mode & 0o777 == 0o700
-    for name in ("votes-0", "answers.jsonl", "salt"):
+    seen = json.loads((out / "curator" / "results.json").read_text())
+    assert seen["curator_only"] is True
+    assert sum(seen["agreement"]["counts"]) == 40
+    assert seen["curve"]["dependent"][-1] <= seen["curve"]["independent"][-1]
+    for name in ("votes-0", "answers.jsonl", "salt", "results.json"):
         assert (out / "curator" / name).stat().st_mode & 0o777 == 0o600
 
 
@@ -150,6 +154,7 @@ def test_checks_and_rounds(digits, tmp_path):
     assert (tmp_path / "b" / "curator" / "votes-1").exists()
     assert (tmp_path / "b" / "curator" / "student-1").exists()
     assert trained.record.facts["questions"] == 30
+    assert (tmp_path / "b" / "curator" / "results.json").exists()
     questions = [answer.question for answer in trained.answers]
     assert len(set(questions)) == len(questions)
 

@@ -12,7 +12,8 @@ the largest count     moves by at most 1 (so does max_j (n_j - c_j) for any publ
 ====================  =========================================  ============================
 aggregator            an answer                                  its cost, for one question
 ====================  =========================================  ============================
-:class:`LaplaceMax`   argmax n_j + Lap(1 / gamma)                2 gamma, pure
+:class:`LaplaceMax`   argmax n_j + Lap(1 / gamma)                Laplace, scale 1 / gamma, twice:
+                                                                 2 gamma, pure
 :class:`GaussianMax`  argmax n_j + N(0, sigma^2)                 Gaussian, multiplier
                                                                  sigma / sqrt 2
 :class:`ConfidentMax`  the same, only if the noisy largest       the check: Gaussian, multiplier
@@ -47,7 +48,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.core import validation
-from sfumato.core.events import EpsilonDeltaEvent, Event, GaussianEvent
+from sfumato.core.events import Event, GaussianEvent, LaplaceEvent, repeat
 from sfumato.core.kinds import ByKind
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import SYSTEM, Coins
@@ -109,8 +110,10 @@ class Aggregator(ByKind, ABC, family=True):
 class LaplaceMax(Aggregator):
     """LNMax: argmax n_j + Lap(1/gamma). Pure 2 gamma-DP for each answer, add or remove one unit.
 
-    *Proof.* That of :class:`~sfumato.mechanisms.noisy_max.ReportNoisyMax`: the winner's count and
-    the best of the others move by at most 1 each, in opposite directions at worst.
+    *Proof.* The answer is post-processing of all noisy counts, of which two move, by 1 each, and
+    have noise of their own: two releases by the Laplace mechanism of scale 1/gamma and sensitivity
+    1. That is 2 gamma-DP, and composes better than anything that is only known to be: 100 answers
+    with gamma = 0.05 come to epsilon 2.89 at delta 1e-5, instead of 4.31.
 
     Attributes:
         gamma: the inverse of the noise's scale; 0.05 in the first paper.
@@ -122,9 +125,9 @@ class LaplaceMax(Aggregator):
     def __post_init__(self) -> None:
         validation.positive("gamma", self.gamma)
 
-    def answer_event(self, unit: str) -> EpsilonDeltaEvent:
-        """Pure DP."""
-        return EpsilonDeltaEvent(2 * self.gamma, 0.0, _RELATION, unit)
+    def answer_event(self, unit: str) -> Event:
+        """Two counts, each with its own noise."""
+        return repeat(LaplaceEvent(1 / self.gamma, _RELATION, unit), 2)
 
     def answer(self, votes: Votes, coins: Coins = SYSTEM) -> int:
         """By exact continuous noise, of a scale that is not below 1 / gamma."""

@@ -154,6 +154,11 @@ class Answering:
             except NoMoreAnswers:
                 return
 
+    def curator_votes(self) -> NDArray[np.int64]:
+        """The votes on all questions with an outcome, in their order: for the owner alone."""
+        rows = [self._ballots.of(answer.question) for answer in self.answers]
+        return np.array(rows, dtype=np.int64).reshape(len(rows), self._ballots.classes)
+
     def record(self) -> Record:
         """The public record of everything released so far."""
         teachers = sum(answer.by == "teachers" for answer in self.answers)

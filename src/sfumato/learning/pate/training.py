@@ -38,6 +38,7 @@ from sfumato.data import Dataset
 from sfumato.learning.ensembles import Ensemble
 from sfumato.learning.pate.answering import Answer, Answering, NoMoreAnswers, check_budget
 from sfumato.learning.pate.ballots import Ballots
+from sfumato.learning.pate.privacy import curator_view
 from sfumato.learning.pate.recipe import PateRecipe
 from sfumato.learning.pate.students import choose, choose_uncertain, logits_of
 from sfumato.learning.pate.teachers import (
@@ -181,6 +182,7 @@ class _Run:
         self.recipe, self.data, self.public, self.folder = recipe, data, public, folder
         self.observer, self.device, self.half, self.coins = observer, device, half, coins
         self.classes, self.refused = len(data.classes), False
+        self._opinion_of: dict[int, NDArray[np.float64]] = {}
 
     @cached_property
     def pool(self) -> Tensor:
@@ -197,6 +199,7 @@ class _Run:
         student = self._taught(answering)
         accuracy = self._accuracy(student)
         record = self._record(answering, accuracy)
+        self.folder.write_curator("results.json", self._for_the_curator(answering))
         self.folder.write_model(student.state_dict())
         self.folder.write_record(record.to_dict())
         return PateTrained(student, record, accuracy, answering.answers, self.folder)
@@ -259,10 +262,11 @@ class _Run:
 
     def _ask(self, answering: Answering, chosen: Tensor, student: nn.Module | None) -> None:
         """Until the plan is used up, or the ledger refuses: then with what was answered."""
-        opinions = self._opinions(chosen, student) if self._interactive else None
+        if self._interactive:
+            self._opinion_of |= zip(chosen.tolist(), self._opinions(chosen, student), strict=True)
         for place, question in enumerate(chosen.tolist()):
             try:
-                answering.ask(question, None if opinions is None else opinions[place])
+                answering.ask(question, self._opinion_of.get(question))
             except NoMoreAnswers:
                 break
             except BudgetExceeded:
@@ -326,6 +330,23 @@ class _Run:
         if accuracy is not None:
             record.facts["accuracy"] = accuracy
         return record
+
+    def _for_the_curator(self, answering: Answering) -> dict[str, Any]:
+        """How far teachers agreed, and what answers cost for these votes: not to be published."""
+        if not answering.answers:
+            return {}
+        answered = [answer.by == "teachers" for answer in answering.answers]
+        opinions = None
+        if self._interactive:
+            opinions = np.stack([self._opinion_of[answer.question] for answer in answering.answers])
+        plan = self.recipe.plan
+        delta = plan.delta or _NO_DELTA
+        return curator_view(
+            answering.curator_votes(), plan.aggregator, delta, answered=answered, opinions=opinions
+        ).to_dict()
+
+
+_NO_DELTA = 1e-5  # data-dependent costs are stated at some delta, also where a plan is pure
 
 
 def _bytes_of(rows: NDArray[Any]) -> NDArray[np.uint8]:

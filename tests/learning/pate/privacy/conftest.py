@@ -58,6 +58,6 @@ class Exact:
         return float(special.logsumexp(order * p + (1 - order) * q)) / (order - 1)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def exact() -> Exact:
     return Exact()

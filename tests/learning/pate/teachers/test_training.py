@@ -151,6 +151,21 @@ def test_scattering_features_are_a_parts_own(engine, row):
     assert changed(all_trained(recipe, engine), after) == [PARTS.teacher_of[row]]
 
 
+@pytest.mark.parametrize("row", [0, 16, 32])
+def test_no_batch_of_features_holds_rows_of_two_teachers(row):
+    """Features that wrongly mix the rows of a batch would tell."""
+    seen = set()
+
+    def mixing(rows):
+        seen.add(tuple(rows.shape))
+        return rows - rows.mean(dim=0)
+
+    recipe = replace(RECIPE, prepare=mixing)
+    before, after = (trained(recipe, np.arange(ROWS) != gone) for gone in (-1, row))
+    assert changed(before, after) == [PARTS.teacher_of[row]]
+    assert seen == {(128, 1, 8, 8)}, "batches of one public shape"
+
+
 def test_an_ordinary_ensemble_would_change_many():
     """What is to be avoided: the longest part's length and a shared order reach every model."""
     schedule = Schedule(1, 5)

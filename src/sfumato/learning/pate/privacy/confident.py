@@ -82,9 +82,7 @@ def compared(
 def log_passing(top: ArrayLike, threshold: float, sigma_check: float) -> tuple[Floats, Floats]:
     """The ln of Pr[the check passes] and of Pr[it does not]. Private."""
     threshold = validation.finite("threshold", threshold)
-    above = (np.asarray(top, dtype=np.float64) - threshold) / validation.positive(
-        "sigma_check", sigma_check
-    )
+    above = (_finite(top) - threshold) / validation.positive("sigma_check", sigma_check)
     return special.log_ndtr(above), special.log_ndtr(-above)
 
 
@@ -101,7 +99,13 @@ def check_distance(
     """How far the compared number lies from the threshold, less the grid's allowance. Private."""
     threshold = validation.finite("threshold", threshold)
     step = as_grid(grid, validation.positive("sigma_check", sigma_check))
-    return np.abs(np.atleast_1d(np.asarray(top, dtype=np.float64)) - threshold) - step
+    return np.abs(np.atleast_1d(_finite(top)) - threshold) - step
+
+
+def _finite(top: ArrayLike) -> Floats:
+    """Private numbers, with 0 for those that are not finite."""
+    given = np.asarray(top, dtype=np.float64)
+    return np.where(np.isfinite(given), given, 0.0)
 
 
 def check_rdp(

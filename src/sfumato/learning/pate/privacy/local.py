@@ -170,7 +170,7 @@ def check_conditions(sigma: float, classes: int, order: float) -> tuple[bool, bo
     return True, bool((np.diff(steps) <= 1e-9 * steps[:-1]).all())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Part(ABC):
     """Questions whose data-dependent cost is to be published. Private, but for their number."""
 
@@ -209,21 +209,21 @@ class Part(ABC):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Answers(Part):
     """Answers by GNMax.
 
     Attributes:
-        votes: (questions, classes) counts of the answered questions. Private.
+        votes: (questions, classes) whole counts of the answered questions. Private.
         sigma: the noise's standard deviation.
         grid: the public grid of the noisy counts; the samplers' own by default, 0 for none.
     """
 
-    votes: ArrayLike
+    votes: ArrayLike = field(repr=False)
     sigma: float
     grid: float | None = None
-    _sorted: Floats = field(init=False, repr=False, compare=False)
-    _weights: Floats = field(init=False, repr=False, compare=False)
+    _sorted: Floats = field(init=False, repr=False)
+    _weights: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma", validation.positive("sigma", self.sigma))
@@ -286,7 +286,7 @@ def _taken(others: Floats, distance: int) -> Floats:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Checks(Part):
     """Checks of Confident-GNMax or Interactive GNMax.
 
@@ -297,12 +297,12 @@ class Checks(Part):
         grid: the public grid of the noisy number; the samplers' own by default, 0 for none.
     """
 
-    top: ArrayLike
+    top: ArrayLike = field(repr=False)
     threshold: float
     sigma_check: float
     grid: float | None = None
-    _leads: Floats = field(init=False, repr=False, compare=False)
-    _weights: Floats = field(init=False, repr=False, compare=False)
+    _leads: Floats = field(init=False, repr=False)
+    _weights: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         leads = check_distance(self.top, self.threshold, self.sigma_check, grid=self.grid)

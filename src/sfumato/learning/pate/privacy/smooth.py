@@ -219,10 +219,15 @@ class Sanitiser:
         """
         grid = self._grid(parts)
         spread = smooth_sensitivity(parts, self.order, self.beta, teachers) + grid
-        centre = sum(part.cost(self.order) for part in parts) + self.margin * spread + grid
-        value = float(add_gaussian([centre], self.sigma * spread, grid, coins)[0])
+        cost = sum(part.cost(self.order) for part in parts)
         own = float(self.cost([self.order])[0])
+        value = self._noised(cost, spread, grid, coins)
         return PublishedCost(self.order, value, self.confidence, own, coins.private)
+
+    def _noised(self, cost: float, spread: float, grid: float, coins: Coins) -> float:
+        """One grid step more than needed makes up for rounding to the grid."""
+        centre = cost + self.margin * spread + grid
+        return float(add_gaussian([centre], self.sigma * spread, grid, coins)[0])
 
     def _grid(self, parts: Sequence[Part]) -> float:
         """A public power of two, fit for every smooth sensitivity these parts can have."""

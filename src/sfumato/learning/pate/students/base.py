@@ -105,7 +105,9 @@ class Student(ByKind, ABC, family=True):
 
     def check(self, **values: float) -> None:
         """Puts checked values into the fields of a frozen record, with those all students have."""
-        common = {name: validation.count(name, getattr(self, name)) for name in ("classes", "steps")}
+        common = {
+            name: validation.count(name, getattr(self, name)) for name in ("classes", "steps")
+        }
         for name, value in (common | values).items():
             object.__setattr__(self, name, value)
 

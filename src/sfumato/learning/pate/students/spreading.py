@@ -53,9 +53,9 @@ def neighbour_graph(features: Tensor, neighbours: int) -> Tensor:
     degrees = torch.zeros(len(rows), device=rows.device).index_add_(0, places[0], values)
     scale = degrees.clamp_min(_TINY).rsqrt()
     values = values * scale[places[0]] * scale[places[1]]
-    graph = torch.sparse_coo_tensor(places, values, (len(rows),) * 2).coalesce()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that torch's CSR is in beta
+        warnings.simplefilter("ignore", UserWarning)  # unchecked places, and that CSR is in beta
+        graph = torch.sparse_coo_tensor(places, values, (len(rows),) * 2).coalesce()
         return graph.to_sparse_csr()
 
 

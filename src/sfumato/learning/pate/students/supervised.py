@@ -9,6 +9,7 @@ arXiv:1412.8659, for few labels on fixed wavelets.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, final
@@ -24,8 +25,13 @@ from sfumato.learning.pate.students.base import Student
 from sfumato.learning.pate.students.checks import share
 from sfumato.learning.pate.students.data import PublicData
 from sfumato.learning.pate.students.learners import (
-    Average, Learner, Shuffled, Stateful, cosine, set_rate,
-)  # fmt: skip
+    Average,
+    Learner,
+    Shuffled,
+    Stateful,
+    cosine,
+    set_rate,
+)
 from sfumato.learning.pate.students.networks import small_cnn
 
 __all__ = ["Supervised"]
@@ -78,12 +84,15 @@ class Supervised(Student):
 
     def network(self, shape: tuple[int, ...]) -> nn.Module:
         """A small convolutional network, or wavelets and a linear layer."""
+        return nn.Sequential(*self.fixed_and_trained(shape))
+
+    def fixed_and_trained(self, shape: tuple[int, ...]) -> tuple[nn.Module, nn.Module]:
+        """What is not trained, and what stands on it."""
         if self.features == "none":
-            return small_cnn(shape, self.classes, self.width)
+            return nn.Identity(), small_cnn(shape, self.classes, self.width)
         features = ScatteringFeatures()
-        size = torch.Size(features.out_shape(shape)).numel()
-        head = nn.Sequential(nn.Flatten(), nn.Linear(size, self.classes))
-        return nn.Sequential(features.build(shape), head)
+        size = math.prod(features.out_shape(shape))
+        return features.build(shape), nn.Sequential(nn.Flatten(), nn.Linear(size, self.classes))
 
     def learner(self, data: PublicData, seed: int) -> Learner:
         """The network, its average, and Adam."""
@@ -94,13 +103,13 @@ class Supervised(Student):
 class _Learner(Learner):
     def __init__(self, plan: Supervised, data: PublicData, seed: int) -> None:
         self.plan, self.labels = plan, data.labels
-        whole, copy = (plan.network(data.shape).to(data.device) for _ in range(2))
-        self.average = Average(whole, copy, plan.average)
-        # Wavelets are fixed: their coefficients are computed once.
-        fixed = plan.features == "scattering"
-        self.model = whole[1] if fixed and isinstance(whole, nn.Sequential) else whole
-        self.rows = transform(whole[0], data.labelled) if fixed else data.labelled  # type: ignore[index]
-        self.changed = not fixed and plan.strength > 0
+        fixed, self.model = plan.fixed_and_trained(data.shape)
+        whole = nn.Sequential(fixed, self.model).to(data.device)
+        self.average = Average(whole, plan.network(data.shape).to(data.device), plan.average)
+        # What is fixed is computed once.
+        wavelets = plan.features == "scattering"
+        self.rows = transform(fixed, data.labelled) if wavelets else data.labelled
+        self.changed = not wavelets and plan.strength > 0
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), plan.rate, weight_decay=plan.weight_decay
         )

@@ -5,9 +5,9 @@
     teachers = train_teachers(recipe, inputs, labels, parts, folder="curator/teachers")
 
 Formal guarantee. Let D and D' differ in one unit, whose id hashes to teacher j. With the same salt,
-seed and settings, on the same machine, the weights of every teacher i other than j are the same,
-bit for bit. For teacher i is a function of its own rows in their order, the public settings and
-(seed, i):
+seed, settings and number of threads, on one machine, the weights of every teacher i other than j
+are the same, bit for bit. For teacher i is a function of its own rows in their order, the public
+settings and (seed, i):
 
     - its part is a function of its units' ids (:mod:`.assigning`), and removing other rows keeps
       the order of its own;
@@ -178,7 +178,7 @@ def _identity(
     """What a folder holds. The digest is of private rows, and curator's."""
     digest = hashlib.blake2b(digest_size=16)
     for tensor in (rows, labels, torch.from_numpy(parts.teacher_of)):
-        digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).data)
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
     return {
         "teachers": len(parts), "recipe": recipe.name, "classes": recipe.classes,
         "schedule": recipe.schedule.to_dict(), "seed": seed, "together": together,
