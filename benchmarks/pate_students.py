@@ -93,7 +93,9 @@ def main() -> None:
     parser.add_argument("--noise", type=float, default=0.02, help="share of wrong labels")
     parser.add_argument("--steps", type=int, help="of training; the student's own by default")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--select", choices=("random", "spread", "centres"), default="random")
+    parser.add_argument(
+        "--select", choices=("random", "spread", "centres", "typical"), default="random"
+    )
     parser.add_argument("--on", choices=("pixels", "scattering"), default="scattering")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="other settings")
     parser.add_argument("--device", default="cpu")

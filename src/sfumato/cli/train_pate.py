@@ -68,6 +68,10 @@ def pate(
     sigma_check: Annotated[
         float | None, _option(_PRIVACY, "Noise of checks; 4 times that of answers.")
     ] = None,
+    publish_cost: Annotated[
+        bool,
+        _option(_PRIVACY, "Also publish what answers cost for these data, with noise of its own."),
+    ] = False,
     teachers: Annotated[int, _option(_TEACHERS, "How many.")] = 250,
     kind: Annotated[
         str, _option(_TEACHERS, "linear (on public wavelets), cnn-small or pate-cnn.")
@@ -189,14 +193,14 @@ def _recipe(data: Dataset, declared: Declaration | None, said: dict[str, Any]) -
 
     options = {} if said["steps"] is None else {"steps": said["steps"]}
     return PateRecipe(
-        _plan(said, _unit(declared, said["unit"])),
+        _plan(said, _unit(declared, said["unit"]), len(data.classes)),
         make_student(said["student"], classes=len(data.classes), **options),
         teachers=said["teachers"], kind=said["kind"], rule=said["rule"], rounds=said["rounds"],
         test_rows=said["test_rows"], seed=said["seed"],
     )  # fmt: skip
 
 
-def _plan(said: dict[str, Any], unit: str) -> AnswerPlan:
+def _plan(said: dict[str, Any], unit: str, classes: int = 10) -> AnswerPlan:
     from sfumato.learning.pate import AnswerPlan
 
     name, answers = said["aggregator"], said["answers"]
@@ -205,7 +209,14 @@ def _plan(said: dict[str, Any], unit: str) -> AnswerPlan:
     noise = said["gamma"] if name == "lnmax" else said["sigma"]
     if noise is None:
         noise = _noise_for(said, questions)
-    return AnswerPlan(_aggregator(said, noise), answers, questions, said["delta"], unit)
+    chosen, sanitiser = _aggregator(said, noise), None
+    if said["publish_cost"]:
+        from sfumato.learning.pate.publishing import sanitiser_for
+
+        sanitiser = sanitiser_for(
+            chosen, answers, questions, said["teachers"], classes, said["delta"]
+        )
+    return AnswerPlan(chosen, answers, questions, said["delta"], unit, sanitiser)
 
 
 def _noise_for(said: dict[str, Any], questions: int) -> float:
@@ -275,6 +286,10 @@ def _tell(trained: PateTrained, seconds: float, as_json: bool) -> None:
     if trained.accuracy is not None:
         table.add_row("test accuracy", f"{100 * trained.accuracy:.2f} %")
     table.add_row("answers", f"{facts['answers']:,} of {facts['questions']:,} questions")
+    if "data_dependent" in facts:
+        told = facts["data_dependent"]
+        words = f"epsilon {told['epsilon']:.4g}, {told['confidence']:.1%} sure, published"
+        table.add_row("for these data", words)
     if facts["stopped_by_the_ledger"]:
         table.add_row("ledger", "refused further questions: the student learnt from fewer")
     table.add_row("public", f"{folder.record_file}, {folder.model_file.name}")

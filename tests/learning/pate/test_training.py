@@ -191,6 +191,13 @@ def test_public_inputs_of_ones_own(digits, tmp_path):
         train_pate(recipe(), digits, out=tmp_path / "b", unlabelled=digits.test.inputs[:20])
 
 
+def test_a_student_that_cannot_take_the_inputs_is_refused_first(digits, tmp_path):
+    wide = dataclasses.replace(digits, shape=(64,))
+    with pytest.raises(ValueError, match="shape"):
+        train_pate(recipe(), wide, out=tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
 def test_bad_private_rows_do_not_show(tmp_path, digits):
     inputs = digits.train.inputs.astype(np.float64)[:100]
     inputs[::7] = np.nan

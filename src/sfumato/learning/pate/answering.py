@@ -24,10 +24,10 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,8 @@ from sfumato.core.records import Record
 from sfumato.learning.pate.aggregators import Opinion, checked_opinion
 from sfumato.learning.pate.ballots import Ballots
 from sfumato.learning.pate.plan import AnswerPlan
+from sfumato.learning.pate.privacy.smooth import PublishedCost
+from sfumato.learning.pate.publishing import parts_of
 from sfumato.ledger import Ledger
 from sfumato.ledger.errors import BudgetExceeded, LedgerError
 
@@ -154,6 +156,32 @@ class Answering:
             except NoMoreAnswers:
                 return
 
+    def publish_cost(
+        self, teachers: int, opinions: Mapping[int, Opinion] | None = None
+    ) -> PublishedCost | None:
+        """What the answers cost for these data, sanitised, once; None if the plan has no such.
+
+        Questions that were begun and lost count as answered. Asked again, it is what it was; if a
+        process was killed while it was drawn, it is lost, and None.
+
+        Args:
+            teachers: their public number.
+            opinions: what the student thought of each question, for interactive answers.
+        """
+        sanitiser = self.plan.sanitiser
+        if sanitiser is None or self._journal.publishing:
+            return self._journal.published
+        asked = list(self._journal.begun)
+        answered = np.array([self._journal.begun[question] for question in asked], dtype=bool)
+        thought = None if opinions is None else np.stack([opinions[q] for q in asked])
+        with self._charged(sanitiser.event(self.plan.unit), -1, "cost") as note:
+            self._journal.publish()
+            votes = np.stack([self._ballots.of(question) for question in asked])
+            parts = parts_of(self.plan.aggregator, votes, answered, thought)
+            found = sanitiser.publish(parts, teachers, self.coins)
+            note(asdict(found))
+        return self._journal.publish(found)
+
     def curator_votes(self) -> NDArray[np.int64]:
         """The votes on all questions with an outcome, in their order: for the owner alone."""
         rows = [self._ballots.of(answer.question) for answer in self.answers]
@@ -256,6 +284,7 @@ class _Journal:
     def __init__(self, path: Path | None, plan: AnswerPlan) -> None:
         self.begun: dict[int, bool] = {}  # question: whether its answer may have been seen
         self.answers: dict[int, Answer] = {}
+        self.publishing, self.published = False, cast("PublishedCost | None", None)
         self._file = -1
         self.name = secrets.token_hex(8)
         if path is not None:
@@ -303,6 +332,10 @@ class _Journal:
             return  # torn: what it says was never told to anyone, and the question stands as begun
         if "begin" in entry:
             self.begun[entry["begin"]] = True
+        elif "publish" in entry:
+            self.publishing = True
+            stored = entry["publish"]
+            self.published = None if stored is None else PublishedCost(**stored)
         else:
             answer = Answer(**entry)
             self.answers[answer.question] = answer
@@ -313,6 +346,12 @@ class _Journal:
         if question not in self.begun:
             self.begun[question] = True
             self._write({"begin": question})
+
+    def publish(self, found: PublishedCost | None = None) -> PublishedCost | None:
+        """The data-dependent cost may be drawn from now on; given one, it is the one."""
+        self.publishing, self.published = True, found
+        self._write({"publish": None if found is None else asdict(found)})
+        return found
 
     def finish(self, answer: Answer) -> Answer:
         """The same answer, on disk."""

@@ -16,7 +16,7 @@ that came about, and to stop by them, is a filter's task: the ledger's.)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, final
 
@@ -24,6 +24,7 @@ from sfumato.core import validation
 from sfumato.core.events import Event, compose, repeat
 from sfumato.core.guarantee import Guarantee
 from sfumato.learning.pate.aggregators import Aggregator
+from sfumato.learning.pate.privacy.smooth import Sanitiser
 
 __all__ = ["AnswerPlan"]
 
@@ -40,6 +41,8 @@ class AnswerPlan:
             to it where every question is answered.
         delta: of the guarantee.
         unit: what lies in one teacher's part as a whole: "record", "person".
+        sanitiser: also publishes, once, what the answers cost for these data; at a cost of its own,
+            which is part of the guarantee. See :mod:`~sfumato.learning.pate.publishing`.
     """
 
     aggregator: Aggregator
@@ -47,6 +50,7 @@ class AnswerPlan:
     questions: int | None = None
     delta: float = 1e-5
     unit: str = "record"
+    sanitiser: Sanitiser | None = None
 
     def __post_init__(self) -> None:
         answers = validation.count("answers", self.answers)
@@ -59,6 +63,9 @@ class AnswerPlan:
                 "questions", f"at least as many as the {answers} answers", self.questions
             )
 
+        if self.sanitiser is not None and self.aggregator.kind == "lnmax":
+            validation.fail("sanitiser", "None for Laplace noise: it has no such release", "one")
+
     @property
     def most_questions(self) -> int:
         """At most so many are asked."""
@@ -68,9 +75,13 @@ class AnswerPlan:
     @property
     def event(self) -> Event:
         """All of it, at its worst."""
-        answers = repeat(self.aggregator.answer_event(self.unit), self.answers)
+        parts = [repeat(self.aggregator.answer_event(self.unit), self.answers)]
         check = self.aggregator.check_event(self.unit)
-        return answers if check is None else compose(repeat(check, self.most_questions), answers)
+        if check is not None:
+            parts.insert(0, repeat(check, self.most_questions))
+        if self.sanitiser is not None:
+            parts.append(self.sanitiser.event(self.unit))
+        return parts[0] if len(parts) == 1 else compose(*parts)
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -87,6 +98,7 @@ class AnswerPlan:
             "questions": self.questions,
             "delta": self.delta,
             "unit": self.unit,
+            "sanitiser": None if self.sanitiser is None else asdict(self.sanitiser),
         }
 
     @classmethod
@@ -94,4 +106,5 @@ class AnswerPlan:
         """The inverse of :meth:`to_dict`."""
         given = dict(data)
         aggregator = Aggregator.from_dict(given.pop("aggregator"))
-        return cls(aggregator, **given)
+        stored = given.pop("sanitiser", None)
+        return cls(aggregator, **given, sanitiser=None if stored is None else Sanitiser(**stored))

@@ -36,6 +36,7 @@ from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.records import Record
 from sfumato.data import Dataset
 from sfumato.learning.ensembles import Ensemble
+from sfumato.learning.ensembles.stacking import untrained
 from sfumato.learning.pate.answering import Answer, Answering, NoMoreAnswers, check_budget
 from sfumato.learning.pate.ballots import Ballots
 from sfumato.learning.pate.privacy import curator_view
@@ -120,12 +121,12 @@ def train_pate(
     folder = RunFolder(out)
     book = Ledger(ledger) if isinstance(ledger, (str, Path)) else ledger
     public = _public_inputs(recipe, data, unlabelled)
+    run = _Run(recipe, data, public, folder, observer or Shown(), device, half, coins)
     if not resume:
         check_budget(recipe.plan, book, dataset, analyst)
         folder.begin({"pate": recipe.to_dict()} | dict(request or {}))
     elif folder.finished:
         raise ValueError(f"the run in {folder.path} came to its end: there is nothing to resume")
-    run = _Run(recipe, data, public, folder, observer or Shown(), device, half, coins)
     return run.finish(book, dataset, analyst)
 
 
@@ -183,6 +184,9 @@ class _Run:
         self.observer, self.device, self.half, self.coins = observer, device, half, coins
         self.classes, self.refused = len(data.classes), False
         self._opinion_of: dict[int, NDArray[np.float64]] = {}
+        shape = input_shape(data.shape)
+        self._kind = teacher_recipe(recipe.kind, shape, self.classes)
+        untrained(lambda: recipe.student.network(shape))  # or says why not, before anything is read
 
     @cached_property
     def pool(self) -> Tensor:
@@ -199,6 +203,11 @@ class _Run:
         student = self._taught(answering)
         accuracy = self._accuracy(student)
         record = self._record(answering, accuracy)
+        opinions = self._opinion_of if self._interactive else None
+        published = answering.publish_cost(self.recipe.teachers, opinions)
+        if published is not None:
+            epsilon = published.epsilon(self.recipe.plan.delta)
+            record.facts["data_dependent"] = published.to_dict() | {"epsilon": epsilon}
         self.folder.write_curator("results.json", self._for_the_curator(answering))
         self.folder.write_model(student.state_dict())
         self.folder.write_record(record.to_dict())
@@ -219,9 +228,9 @@ class _Run:
     @cached_property
     def _teachers(self) -> Ensemble:
         inputs, labels = self.data.train
-        kind = teacher_recipe(self.recipe.kind, input_shape(self.data.shape), self.classes)
+        known = labels_of(labels, self.classes).numpy()
         return train_teachers(
-            kind, inputs_of(inputs, self.data.bounds), labels_of(labels, self.classes).numpy(),
+            self._kind, inputs_of(inputs, self.data.bounds), known,
             self._parts(), device=self.device, half=self.half, seed=self.recipe.seed,
             folder=self.folder.curator / "teachers", progress=self._told("teachers"),
         )  # fmt: skip

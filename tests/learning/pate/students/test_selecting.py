@@ -9,10 +9,11 @@ from sfumato.learning.pate.students import (
     choose_centres,
     choose_random,
     choose_spread,
+    choose_typical,
     choose_uncertain,
 )
 
-RULES = ["random", "spread", "centres"]
+RULES = ["random", "spread", "centres", "typical"]
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -69,6 +70,16 @@ def test_centres_take_the_farthest():
     assert choose_centres(2, inputs, asked=torch.tensor([0])).tolist() == [1, 3]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_typical_takes_the_middle_of_each_heap(seed):
+    """Four heaps far apart, each of a middle and eight around it; an odd one is left alone."""
+    middles = 100 * torch.tensor([[0.0, 0], [0, 1], [1, 0], [1, 1]])
+    around = torch.cartesian_prod(*[torch.tensor([-1.0, 0, 1])] * 2)
+    inputs = (middles[:, None] + around).flatten(0, 1)
+    found = choose_typical(4, inputs, seed=seed)
+    assert found.sort().values.tolist() == [4, 13, 22, 31]
+
+
 def test_uncertain_takes_the_least_margin_that_is_new():
     logits = torch.tensor([[3.0, 0.0, 0.0], [1.0, 0.9, 0.0], [2.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
     student = torch.nn.Linear(3, 3, bias=False)
@@ -82,7 +93,9 @@ def test_uncertain_takes_the_least_margin_that_is_new():
 
 def test_bad_parameters_are_named():
     inputs = torch.rand(3, 2)
-    with pytest.raises(ValueError, match="rule must be one of random, spread, centres, got 'best'"):
+    with pytest.raises(
+        ValueError, match="rule must be one of random, spread, centres, typical, got 'best'"
+    ):
         choose("best", 1, inputs)
     with pytest.raises(ValueError, match="count must be at most the 3"):
         choose_random(4, inputs)

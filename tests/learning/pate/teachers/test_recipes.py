@@ -60,12 +60,18 @@ def test_teachers_learn(name, least):
     assert together > each.mean()
 
 
+def test_a_table_has_linear_teachers():
+    recipe = teacher_recipe("linear", (7,), 2)
+    assert recipe.prepare is None
+    assert recipe.make()(torch.zeros(3, 7)).shape == (3, 2)
+
+
 def test_mistakes():
     with pytest.raises(ValueError, match="one of cnn-small, linear, pate-cnn"):
         teacher_recipe("x", (1, 28, 28), 10)
     with pytest.raises(ValueError, match="classes"):
         teacher_recipe("linear", (1, 28, 28), 0)
-    with pytest.raises(ValueError, match="for images"):
-        teacher_recipe("linear", (7,), 2)
+    with pytest.raises(ValueError, match="channels, height, width"):
+        teacher_recipe("cnn-small", (7,), 2)
     with pytest.raises(ValueError, match="together"):
         replace(teacher_recipe("cnn-small", (1, 28, 28), 10), together=0)

@@ -30,6 +30,7 @@ from sfumato.learning.pate.students.selecting import (
     choose_centres,
     choose_random,
     choose_spread,
+    choose_typical,
     choose_uncertain,
 )
 from sfumato.learning.pate.students.supervised import Supervised
@@ -44,6 +45,7 @@ __all__ = [
     "choose_centres",
     "choose_random",
     "choose_spread",
+    "choose_typical",
     "choose_uncertain",
     "describe_student",
     "load_student",

@@ -77,7 +77,7 @@ class Student(ByKind, ABC, family=True):
             labels: the answers, whole numbers from 0 to ``classes`` - 1.
             folder: keeps a checkpoint and the finished network here. A run that was cut off goes
                 on from there when called again with the same arguments, and ends with the same
-                weights, to the bit on a CPU.
+                weights, to the bit on a CPU with as many threads.
             keep_every: steps between checkpoints.
             progress: told of every step that is done.
             device: such as "cuda".

@@ -83,18 +83,18 @@ class FixMatch(Student):
     kind: ClassVar[str] = "fixmatch"
     steps: int = 1000
     width: int = 16
-    batch: int = 32
-    unlabelled_batch: int = 96
+    batch: int = 16
+    unlabelled_batch: int = 128
     rate: float = 3e-3
     weight_decay: float = 0.02
-    labelled_weight: float = 0.2
-    rounds: int = 6
+    labelled_weight: float = 0.05
+    rounds: int = 4
     spread_until: float = 0.8
     neighbours: int = 6
     confidence: float = 0.95
     doubt: float = 0.8
     average: float = 0.99
-    strength: float = 0.5
+    strength: float = 0.4
     flips: bool = False
 
     def __post_init__(self) -> None:

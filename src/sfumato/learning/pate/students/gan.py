@@ -143,6 +143,10 @@ def _generator(outputs: int) -> nn.Sequential:
     )  # fmt: skip
 
 
+def _trained(module: nn.Module) -> list[nn.Parameter]:
+    return [weight for weight in module.parameters() if weight.requires_grad]
+
+
 @final
 class _Learner(Learner):
     def __init__(self, plan: GAN, data: PublicData, seed: int) -> None:
@@ -155,7 +159,7 @@ class _Learner(Learner):
         copy = _Discriminator(size, plan.classes).to(data.device)
         self.average = Average(self.model, copy, plan.average)
         self.optimizers = {
-            name: torch.optim.Adam(module.parameters(), plan.rate, (0.5, 0.999))
+            name: torch.optim.Adam(_trained(module), plan.rate, (0.5, 0.999), fused=True)
             for name, module in (("model", self.model), ("generator", self.generator))
         }
         self.labelled = Shuffled(len(data.labels), plan.batch, seed, 0)
@@ -197,10 +201,12 @@ class _Learner(Learner):
         return self.generator(noise)
 
     def _descend(self, name: str, loss: Tensor) -> None:
-        for optimizer in self.optimizers.values():
-            optimizer.zero_grad()
-        loss.backward()
-        self.optimizers[name].step()
+        """A step of one network; the other's gradients are not computed."""
+        optimizer = self.optimizers[name]
+        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+        for weight, slope in zip(weights, torch.autograd.grad(loss, weights), strict=True):
+            weight.grad = slope
+        optimizer.step()
 
     def result(self) -> nn.Module:
         return self.average.copy

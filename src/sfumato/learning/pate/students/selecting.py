@@ -5,6 +5,8 @@
 ``spread``      k-means++: each next one with probability in proportion to its squared distance from
                 the nearest chosen
 ``centres``     greedy k-centres: each next one the farthest from all chosen
+``typical``     k-means from that start, then the input nearest to each mean: few are odd ones, of
+                which teachers would disagree
 ``uncertain``   those of which a student, trained on earlier answers, is least sure
 ==============  ====================================================================================
 
@@ -30,14 +32,23 @@ from sfumato.core import validation
 from sfumato.learning.pate.students.data import as_inputs
 from sfumato.learning.pate.students.predicting import logits_of
 
-__all__ = ["choose", "choose_centres", "choose_random", "choose_spread", "choose_uncertain"]
+__all__ = [
+    "choose",
+    "choose_centres",
+    "choose_random",
+    "choose_spread",
+    "choose_typical",
+    "choose_uncertain",
+]
+
+_LLOYD = 15  # times that means are taken
 
 
 def choose(
     name: str, count: int, inputs: Tensor | NDArray[Any], *, asked: Tensor | None = None,
     seed: int = 0,
 ) -> Tensor:  # fmt: skip
-    """The choice called ``name``: "random", "spread" or "centres".
+    """The choice called ``name``: "random", "spread", "centres" or "typical".
 
     Args:
         name: of the rule.
@@ -102,6 +113,31 @@ def choose_centres(
     return _one_by_one(count, inputs, asked, seed, draw)
 
 
+def choose_typical(
+    count: int, inputs: Tensor | NDArray[Any], *, asked: Tensor | None = None, seed: int = 0
+) -> Tensor:
+    """k-means among what was not asked yet, then the input nearest to each mean, none twice.
+
+    >>> choose_typical(2, torch.tensor([[0.0], [1.0], [2.0], [10.0], [11.0], [12.0]])).sort().values
+    tensor([1, 4])
+    """
+    rows, before = _checked(count, inputs, asked)
+    left = choose_random(len(rows) - len(before), rows, asked=before, seed=seed).sort().values
+    rows = rows[left].flatten(1)
+    means = rows[choose_spread(count, rows, seed=seed)]
+    for _ in range(_LLOYD):
+        nearest = _squared(rows, means).argmin(1)
+        sums = torch.zeros_like(means).index_add_(0, nearest, rows)
+        sizes = nearest.bincount(minlength=count).unsqueeze(1)
+        means = torch.where(sizes > 0, sums / sizes.clamp_min(1), means)
+    distances = rows.square().sum(1, keepdim=True) + _squared(rows, means)
+    chosen: list[int] = []
+    for column in range(count):
+        chosen.append(int(distances[:, column].argmin()))
+        distances[chosen[-1]] = torch.inf
+    return left[chosen]
+
+
 def choose_uncertain(
     count: int,
     inputs: Tensor | NDArray[Any],
@@ -134,6 +170,7 @@ _RULES: dict[str, Callable[..., Tensor]] = {
     "random": choose_random,
     "spread": choose_spread,
     "centres": choose_centres,
+    "typical": choose_typical,
 }
 
 
@@ -163,6 +200,11 @@ def _one_by_one(
         chosen.append(anywhere if nothing_yet else draw(distances, free, coins))
         mark(chosen[-1])
     return torch.tensor(chosen, dtype=torch.int64)
+
+
+def _squared(rows: Tensor, means: Tensor) -> Tensor:
+    """Squared distances, up to a number for each row."""
+    return means.square().sum(1) - 2 * rows @ means.T
 
 
 def _checked(

@@ -1,7 +1,7 @@
 """Kinds of teachers: a model, what stands before it, and how it is trained.
 
 =========  ========================================================================================
-linear     softmax regression on scattering features, which are public: for images, and quick
+linear     softmax regression: on an image's scattering features, or on a table's columns
 cnn-small  a network of 26,010 weights (for 28x28) on the images
 pate-cnn   two 5x5 convolutions with 64 and 128 filters, 384 and 192 hidden units; 3000 steps
 =========  ========================================================================================
@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from sfumato.core import validation
+from sfumato.learning.ensembles.stacking import untrained
 from sfumato.learning.features import ScatteringFeatures
 from sfumato.learning.models import make_model
 from sfumato.learning.models.parts import image, out_size
@@ -70,7 +71,7 @@ def teacher_recipe(name: str, shape: tuple[int, ...], classes: int) -> TeacherRe
 
     Args:
         name: one of :func:`recipe_names`.
-        shape: of one input: (channels, height, width).
+        shape: of one input: (channels, height, width), or (columns,) of a table.
         classes: how many there are.
 
     >>> teacher_recipe("pate-cnn", (1, 28, 28), 10).schedule.steps
@@ -79,10 +80,18 @@ def teacher_recipe(name: str, shape: tuple[int, ...], classes: int) -> TeacherRe
     if name not in _RECIPES:
         validation.fail("kind of teachers", f"one of {', '.join(recipe_names())}", name)
     shape = tuple(validation.count("shape", n) for n in shape)
-    return _RECIPES[name](shape, validation.count("classes", classes))
+    found = _RECIPES[name](shape, validation.count("classes", classes))
+    untrained(found.make)  # or says why not
+    return found
 
 
 def _linear(shape: tuple[int, ...], classes: int) -> TeacherRecipe:
+    if len(shape) == 1:  # a table's columns, as they are
+        schedule = TeacherSchedule(steps=200, batch_size=64, rate=0.1, weight_decay=1e-3)
+        return TeacherRecipe(
+            "linear", lambda: make_model("linear", shape, classes), classes, schedule,
+            together=50, engine="stacked",
+        )  # fmt: skip
     features = ScatteringFeatures()
     seen = features.out_shape(shape)
     schedule = TeacherSchedule(steps=150, batch_size=64, rate=0.01, weight_decay=0.01)

@@ -178,7 +178,7 @@ def _identity(
     """What a folder holds. The digest is of private rows, and curator's."""
     digest = hashlib.blake2b(digest_size=16)
     for tensor in (rows, labels, torch.from_numpy(parts.teacher_of)):
-        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+        digest.update(tensor.detach().cpu().numpy().tobytes())
     return {
         "teachers": len(parts), "recipe": recipe.name, "classes": recipe.classes,
         "schedule": recipe.schedule.to_dict(), "seed": seed, "together": together,
