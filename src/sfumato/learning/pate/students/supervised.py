@@ -3,8 +3,8 @@
 The least that any other student must better. With ``features="scattering"`` a linear layer stands
 on fixed wavelets, which need no training and no data.
 
-Reference: Bruna and Mallat, "Invariant scattering convolution networks", arXiv:1203.1513, section 4,
-for few labels on fixed wavelets.
+Reference: Bruna and Mallat, "Invariant scattering convolution networks", arXiv:1203.1513, section
+4, for few labels on fixed wavelets.
 """
 
 from __future__ import annotations
