@@ -123,3 +123,12 @@ def test_no_noise_and_no_epsilon(run):
     code, _, err = run("train pate --data mnist --dry-run")
     assert code == 2
     assert "epsilon must be given" in err
+
+
+def test_epsilon_is_met_with_the_published_cost_in_it(run):
+    options = "--data mnist --epsilon 2 --answers 50 --teachers 50 --publish-cost --dry-run --json"
+    code, out, _ = run(f"train pate {options}")
+    assert code == 0
+    found = json.loads(out)
+    assert found["epsilon"] <= 2
+    assert found["plan"]["sanitiser"]["confidence"] == 0.999

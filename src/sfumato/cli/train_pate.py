@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -209,14 +210,25 @@ def _plan(said: dict[str, Any], unit: str, classes: int = 10) -> AnswerPlan:
     noise = said["gamma"] if name == "lnmax" else said["sigma"]
     if noise is None:
         noise = _noise_for(said, questions)
-    chosen, sanitiser = _aggregator(said, noise), None
-    if said["publish_cost"]:
-        from sfumato.learning.pate.publishing import sanitiser_for
+    plan = AnswerPlan(_aggregator(said, noise), answers, questions, said["delta"], unit)
+    return _publishing(plan, said, classes) if said["publish_cost"] else plan
 
-        sanitiser = sanitiser_for(
-            chosen, answers, questions, said["teachers"], classes, said["delta"]
-        )
-    return AnswerPlan(chosen, answers, questions, said["delta"], unit, sanitiser)
+
+def _publishing(plan: AnswerPlan, said: dict[str, Any], classes: int) -> AnswerPlan:
+    """The same plan with its cost published, and with more noise where epsilon asks for it."""
+    from sfumato.accounting import calibrate
+    from sfumato.learning.pate.publishing import sanitiser_for
+
+    chosen = sanitiser_for(
+        plan.aggregator, plan.answers, plan.most_questions, said["teachers"], classes, plan.delta
+    )
+    plan = replace(plan, sanitiser=chosen)
+    if said["epsilon"] is None or said["sigma"] is not None:
+        return plan
+    sigma = calibrate(
+        lambda x: replace(plan, aggregator=_aggregator(said, x)).event, said["epsilon"], plan.delta
+    )
+    return replace(plan, aggregator=_aggregator(said, sigma))
 
 
 def _noise_for(said: dict[str, Any], questions: int) -> float:

@@ -17,6 +17,7 @@ from sfumato.learning.pate.aggregators import (
     GaussianMax,
     InteractiveMax,
     LaplaceMax,
+    expected_votes,
 )
 from sfumato.mechanisms.noisy_max import _laplace_law
 
@@ -68,8 +69,21 @@ def test_an_interactive_check_compares_with_the_student():
     assert aggregator.own_answer(differs) is None
     with pytest.raises(ValueError, match="opinion must be given"):
         aggregator.passes(votes, None, SeededCoins(1))
-    with pytest.raises(ValueError, match="3 probabilities"):
-        aggregator.passes(votes, np.array([0.5, 0.5]), SeededCoins(1))
+    for bad in ([0.5, 0.5], [2.0**60, 0.0, 0.0], [-0.1, 0.5, 0.5], [math.nan, 0.5, 0.5]):
+        with pytest.raises(ValueError, match="3 probabilities"):
+            aggregator.passes(votes, np.array(bad), SeededCoins(1))
+    with pytest.raises(ValueError, match="at most 2147483648"):
+        InteractiveMax(40.0, threshold=100, sigma_check=1.0, teachers=2**60)
+
+
+def test_votes_less_expected_ones_are_exact():
+    """However many teachers are said to be, one vote moves the difference by 1."""
+    opinion = np.array([1.0, 0.3, 1 / 3])
+    expected = expected_votes(opinion, 2**31)
+    for vote in (0, 1, 191, 2**31 - 1):
+        votes = np.array([vote, 5, 5])
+        moved = (votes + np.array([1, 0, 0]) - expected) - (votes - expected)
+        assert moved.tolist() == [1, 0, 0]
 
 
 # --- what one teacher can change ----------------------------------------------------------------

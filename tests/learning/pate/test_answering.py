@@ -6,6 +6,7 @@ import pickle
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -221,6 +222,42 @@ def test_a_journal_cut_anywhere_never_gives_more_answers(tmp_path, cut):
     for question in lost:
         assert second.ask(question).by == "nobody"  # not drawn a second time
     assert second.answered >= sum(a.by == "teachers" for a in second.answers) + len(lost)
+
+
+def test_threads_do_not_get_more_than_the_plan():
+    plan = AnswerPlan(GaussianMax(50.0), answers=3)
+    answering = Answering(ballots(*[50] * 40), plan)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda q: _told(answering, q % 5), range(40)))
+    assert answering.answered == 3
+    for question in range(5):
+        assert len({answer for answer in found if answer and answer.question == question}) <= 1
+
+
+def _told(answering, question):
+    try:
+        return answering.ask(question)
+    except NoMoreAnswers:
+        return None
+
+
+def test_seeded_coins_stamp_whoever_goes_on(tmp_path):
+    path, plan = tmp_path / "answers.jsonl", AnswerPlan(GaussianMax(30.0), 3)
+    Answering(ballots(9, 9, 9), plan, journal=path, coins=SeededCoins(1)).ask(0)
+    again = Answering(ballots(9, 9, 9), plan, journal=path)
+    again.ask(1)
+    assert not again.record().private
+
+
+def test_a_journal_that_cannot_be_written_takes_no_more(tmp_path, monkeypatch):
+    plan = AnswerPlan(GaussianMax(30.0), 3)
+    answering = Answering(ballots(9, 9, 9), plan, journal=tmp_path / "a")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", lambda _: (_ for _ in ()).throw(OSError("full")))
+        with pytest.raises(OSError, match="full"):
+            answering.ask(0)
+    with pytest.raises(OSError, match="takes no more"):
+        answering.ask(1)
 
 
 KILLED = """

@@ -18,6 +18,7 @@ from sfumato.learning.pate import (
     InteractiveMax,
     training,
 )
+from sfumato.learning.pate.privacy import Sanitiser
 from sfumato.learning.pate.recipe import PateRecipe
 from sfumato.learning.pate.students import make_student
 from sfumato.learning.pate.teachers import TeacherSchedule, teacher_recipe
@@ -139,8 +140,9 @@ def test_the_ledger_pays_for_what_was_answered_and_stops_it(digits, tmp_path):
         train_pate(recipe(), digits, out=tmp_path / "c", ledger=ledger, dataset="small")
     assert not (tmp_path / "c").exists()
     persons = recipe(dataclasses.replace(PLAN, unit="person"))
+    owned = dataclasses.replace(digits, owners=np.arange(len(digits.train.labels)))
     with pytest.raises(LedgerError, match="protects one record, the plan one person"):
-        train_pate(persons, digits, out=tmp_path / "c", ledger=ledger, dataset="digits")
+        train_pate(persons, owned, out=tmp_path / "c", ledger=ledger, dataset="digits")
 
 
 def test_checks_and_rounds(digits, tmp_path):
@@ -148,7 +150,7 @@ def test_checks_and_rounds(digits, tmp_path):
     trained = train_pate(recipe(confident), digits, out=tmp_path / "a")
     facts = trained.record.facts
     assert facts["answers"] <= 20
-    assert facts["answers"] < facts["questions"] <= 60
+    assert facts["answers"] <= facts["questions"] <= 60
     interactive = AnswerPlan(InteractiveMax(1.0, 3, 1.0, 8), 30, 30)
     trained = train_pate(recipe(interactive, rounds=2), digits, out=tmp_path / "b")
     assert (tmp_path / "b" / "curator" / "votes-1").exists()
@@ -157,6 +159,48 @@ def test_checks_and_rounds(digits, tmp_path):
     assert (tmp_path / "b" / "curator" / "results.json").exists()
     questions = [answer.question for answer in trained.answers]
     assert len(set(questions)) == len(questions)
+
+
+def test_rounds_that_were_cut_off_go_on(digits, tmp_path):
+    made = recipe(AnswerPlan(InteractiveMax(1.0, 3, 1.0, 8), 30, 30), rounds=2)
+    out = tmp_path / "a"
+    first = train_pate(made, digits, out=out)
+    (out / "record.json").unlink()
+    again = train_pate(made, digits, out=out, resume=True)
+    assert again.answers == first.answers
+
+
+def test_a_run_goes_on_as_it_began(digits, tmp_path):
+    ledger, out = Ledger(tmp_path / "ledger.db"), tmp_path / "a"
+    ledger.create("digits", Budget(80.0, 1e-5))
+    charged = {"ledger": ledger, "dataset": "digits"}
+    train_pate(recipe(), digits, out=out, coins=SeededCoins(1), **charged)
+    (out / "record.json").unlink()
+    with pytest.raises(ValueError, match="began with another recipe"):
+        train_pate(recipe(teachers=9), digits, out=out, resume=True, **charged)
+    with pytest.raises(ValueError, match="began with the budget of 'digits', not of None"):
+        train_pate(recipe(), digits, out=out, resume=True)
+    again = train_pate(recipe(), digits, out=out, resume=True, **charged)
+    assert not again.record.private  # its noise was seeded
+
+
+def test_a_person_needs_a_column_that_says_who(digits, tmp_path):
+    with pytest.raises(ValueError, match="unit must be 'record' where rows have no owners"):
+        train_pate(recipe(dataclasses.replace(PLAN, unit="person")), digits, out=tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_cost_that_is_not_paid_for_is_not_published(digits, tmp_path):
+    sanitiser = Sanitiser(order=3.0, beta=0.05, sigma=0.05)
+    plan = dataclasses.replace(PLAN, sanitiser=sanitiser)
+    free = train_pate(recipe(plan), digits, out=tmp_path / "a")
+    assert free.record.facts["data_dependent"]["order"] == 3
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.create("digits", Budget(40.0, 1e-5))
+    few = train_pate(recipe(plan), digits, out=tmp_path / "b", ledger=ledger, dataset="digits")
+    assert few.record.facts["stopped_by_the_ledger"]
+    assert "data_dependent" not in few.record.facts
+    assert (tmp_path / "b" / "record.json").exists()
 
 
 def test_no_answers_no_student(digits, tmp_path):
@@ -218,6 +262,7 @@ def test_bad_private_rows_do_not_show(tmp_path, digits):
         ({"kind": "oak"}, "kind of teachers"),
         ({"rule": "best"}, "rule must be one of"),
         ({"rounds": 2}, "rounds must be 1"),
+        ({"plan": AnswerPlan(InteractiveMax(1.0, 3, 1.0, 7), 5)}, "teachers must be 7"),
         ({"seed": -1}, "seed"),
         ({"test_rows": 0}, "test_rows"),
     ],

@@ -63,11 +63,13 @@ __all__ = [
     "Opinion",
     "Votes",
     "checked_opinion",
+    "expected_votes",
 ]
 
 Votes = NDArray[np.int64]
 Opinion = NDArray[np.float64]
 _RELATION = Neighbours.ADD_REMOVE
+_MOST_TEACHERS = 2**31
 
 
 @dataclass(frozen=True)
@@ -238,13 +240,15 @@ class InteractiveMax(_Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validation.count("teachers", self.teachers)
+        if validation.count("teachers", self.teachers) > _MOST_TEACHERS:
+            validation.fail("teachers", f"at most {_MOST_TEACHERS}", self.teachers)
         validation.open_probability("sure", self.sure)
 
     def passes(self, votes: Votes, opinion: Opinion | None = None, coins: Coins = SYSTEM) -> bool:
         """Whether teachers differ from the student, noisily."""
         probabilities = checked_opinion(opinion, len(votes))
-        return self._reaches(float((votes - self.teachers * probabilities).max()), coins)
+        expected = expected_votes(probabilities, self.teachers)
+        return self._reaches(float((votes - expected).max()), coins)
 
     def own_answer(self, opinion: Opinion | None) -> int | None:
         """The student's, if it is sure."""
@@ -261,6 +265,15 @@ def checked_opinion(opinion: Opinion | None, classes: int) -> Opinion:
             "student's own probabilities"
         )
     given = np.asarray(opinion, dtype=np.float64)
-    if given.shape != (classes,) or not np.isfinite(given).all() or (given < 0).any():
+    fits = given.shape == (classes,) and bool(((given >= 0) & (given <= 1)).all())
+    if not fits:
         validation.fail("opinion", f"{classes} probabilities", opinion)
     return given
+
+
+def expected_votes(opinion: Opinion, teachers: int) -> Opinion:
+    """M p on a public grid, so that votes less these are exact, and move by 1 and no more.
+
+    Numbers far larger than votes would swallow them, and a rounded difference could jump.
+    """
+    return np.rint(np.asarray(opinion) * teachers * 2.0**20) * 2.0**-20

@@ -20,14 +20,12 @@ is refused before the votes are read.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
 import os
-import secrets
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +36,7 @@ from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.records import Record
 from sfumato.learning.pate.aggregators import Opinion, checked_opinion
 from sfumato.learning.pate.ballots import Ballots
+from sfumato.learning.pate.journal import Answer, Journal
 from sfumato.learning.pate.plan import AnswerPlan
 from sfumato.learning.pate.privacy.smooth import PublishedCost
 from sfumato.learning.pate.publishing import parts_of
@@ -51,22 +50,6 @@ _Noting = Callable[[Any], Any]
 
 class NoMoreAnswers(RuntimeError):  # noqa: N818  # as StopIteration: nothing is wrong
     """The plan's questions or answers are used up."""
-
-
-@final
-@dataclass(frozen=True)
-class Answer:
-    """What came of one question; all of it is released.
-
-    Attributes:
-        question: which input it was about.
-        label: the class, or None for no answer.
-        by: "teachers", "student" (its own answer, confirmed) or "nobody".
-    """
-
-    question: int
-    label: int | None
-    by: str
 
 
 @final
@@ -99,7 +82,10 @@ class Answering:
         self._dataset, self._analyst = dataset, analyst
         if ledger is not None:
             _check_unit(plan, ledger, dataset)
-        self._journal = _Journal(None if journal is None else Path(journal), plan)
+        charged = None if ledger is None else dataset
+        path = None if journal is None else Path(journal)
+        self._journal = Journal(path, plan, charged, coins.private)
+        self._lock, self._process = threading.RLock(), os.getpid()
 
     @property
     def asked(self) -> int:
@@ -124,7 +110,8 @@ class Answering:
 
     def also(self, ballots: Ballots) -> None:
         """Takes votes on further questions."""
-        self._ballots = self._ballots.and_those(ballots)
+        with self._lock:
+            self._ballots = self._ballots.and_those(ballots)
 
     def ask(self, question: int, opinion: Opinion | None = None) -> Answer:
         """One question; asked before, its answer is what it was, and costs nothing.
@@ -135,8 +122,13 @@ class Answering:
 
         Raises:
             NoMoreAnswers: if the plan is used up.
-            BudgetExceeded: if the ledger refuses. Nothing is read, and nothing is spent.
+            BudgetExceeded: if the ledger refuses, before the votes are read for what it refused; a
+                check that passed stays charged.
         """
+        with self._lock:
+            return self._ask(question, opinion)
+
+    def _ask(self, question: int, opinion: Opinion | None) -> Answer:
         number = validation.at_least("question", question, 0)
         if number not in self._ballots:
             validation.fail("question", f"one of the {len(self._ballots)} voted on", question)
@@ -168,6 +160,12 @@ class Answering:
             teachers: their public number.
             opinions: what the student thought of each question, for interactive answers.
         """
+        with self._lock:
+            return self._publish(teachers, opinions)
+
+    def _publish(
+        self, teachers: int, opinions: Mapping[int, Opinion] | None
+    ) -> PublishedCost | None:
         sanitiser = self.plan.sanitiser
         if sanitiser is None or self._journal.publishing:
             return self._journal.published
@@ -198,11 +196,13 @@ class Answering:
         }
         made = Record("pate", self.plan.to_dict(), self.plan.event, self.plan.guarantee)
         made.facts |= facts
-        made.touch(self.coins)
+        made.private = made.private and self._journal.private
         return made
 
     def _require_room(self) -> None:
         plan = self.plan
+        if os.getpid() != self._process:
+            raise RuntimeError("a forked process would ask beside its parent: make another one")
         if self.asked >= plan.most_questions:
             raise NoMoreAnswers(f"all {plan.most_questions} questions of the plan were asked")
         if self.answered >= plan.answers:
@@ -275,106 +275,3 @@ def _check_unit(plan: AnswerPlan, ledger: Ledger, dataset: str) -> None:
             f"the budget of {dataset!r} protects one {terms.unit}, the plan one {plan.unit}: give "
             f"each {terms.unit} to one teacher, and make the plan with unit={terms.unit!r}"
         )
-
-
-@final
-class _Journal:
-    """Questions and outcomes, one JSON object a line, each on disk before anything goes on."""
-
-    def __init__(self, path: Path | None, plan: AnswerPlan) -> None:
-        self.begun: dict[int, bool] = {}  # question: whether its answer may have been seen
-        self.answers: dict[int, Answer] = {}
-        self.publishing, self.published = False, cast("PublishedCost | None", None)
-        self._file = -1
-        self.name = secrets.token_hex(8)
-        if path is not None:
-            self._open(path, plan)
-
-    @property
-    def answered(self) -> int:
-        """Answers that may have been seen; a question without any outcome counts."""
-        return sum(self.begun.values())
-
-    def _open(self, path: Path, plan: AnswerPlan) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
-        self._lock(path)
-        held = path.read_bytes()
-        if not held:
-            self._write({"plan": plan.to_dict(), "name": self.name})
-            return
-        self._replay(path, held.splitlines(), plan)
-        if not held.endswith(b"\n"):
-            os.write(self._file, b"\n")  # a torn line stays a line of its own
-
-    def _lock(self, path: Path) -> None:
-        """One process at a time: two would each give the plan's answers."""
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ValueError(
-                f"journal must not be in use, but another process asks by {path}: end it first"
-            ) from None
-
-    def _replay(self, path: Path, lines: list[bytes], plan: AnswerPlan) -> None:
-        first = _parsed(lines[0])
-        if first is None or first.get("plan") != plan.to_dict():
-            raise ValueError(
-                f"{path} must hold answers of this plan, but holds those of another: go on with "
-                "the plan it began with, or begin anew with another file"
-            )
-        self.name = first["name"]
-        for line in lines[1:]:
-            self._take(_parsed(line))
-
-    def _take(self, entry: dict[str, Any] | None) -> None:
-        if entry is None:
-            return  # torn: what it says was never told to anyone, and the question stands as begun
-        if "begin" in entry:
-            self.begun[entry["begin"]] = True
-        elif "publish" in entry:
-            self.publishing = True
-            stored = entry["publish"]
-            self.published = None if stored is None else PublishedCost(**stored)
-        else:
-            answer = Answer(**entry)
-            self.answers[answer.question] = answer
-            self.begun[answer.question] = answer.by == "teachers"
-
-    def begin(self, question: int) -> None:
-        """Its votes may be read from now on, for a check or for an answer."""
-        if question not in self.begun:
-            self.begun[question] = True
-            self._write({"begin": question})
-
-    def publish(self, found: PublishedCost | None = None) -> PublishedCost | None:
-        """The data-dependent cost may be drawn from now on; given one, it is the one."""
-        self.publishing, self.published = True, found
-        self._write({"publish": None if found is None else asdict(found)})
-        return found
-
-    def finish(self, answer: Answer) -> Answer:
-        """The same answer, on disk."""
-        self._write(asdict(answer))
-        self.answers[answer.question] = answer
-        self.begun[answer.question] = answer.by == "teachers"
-        return answer
-
-    def _write(self, entry: dict[str, Any]) -> None:
-        if self._file >= 0:
-            data = json.dumps(entry).encode() + b"\n"
-            while data:
-                data = data[os.write(self._file, data) :]
-            os.fdatasync(self._file)
-
-    def __del__(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-
-
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None

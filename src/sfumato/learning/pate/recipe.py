@@ -68,6 +68,9 @@ class PateRecipe:
         validation.at_least("seed", self.seed, 0)
         if self.test_rows is not None:
             validation.count("test_rows", self.test_rows)
+        asked = getattr(self.plan.aggregator, "teachers", self.teachers)
+        if asked != self.teachers:
+            validation.fail("teachers", f"{asked}, as the interactive aggregator", self.teachers)
         if self.rounds > 1 and not self.plan.aggregator.needs_opinion:
             validation.fail(
                 "rounds", "1, unless the aggregator asks the student (interactive)", self.rounds

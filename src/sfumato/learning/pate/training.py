@@ -120,6 +120,7 @@ def train_pate(
     """
     folder = RunFolder(out)
     book = Ledger(ledger) if isinstance(ledger, (str, Path)) else ledger
+    _check_unit(recipe, data)
     public = _public_inputs(recipe, data, unlabelled)
     run = _Run(recipe, data, public, folder, observer or Shown(), device, half, coins)
     if not resume:
@@ -127,6 +128,8 @@ def train_pate(
         folder.begin({"pate": recipe.to_dict()} | dict(request or {}))
     elif folder.finished:
         raise ValueError(f"the run in {folder.path} came to its end: there is nothing to resume")
+    elif folder.request().get("pate") != recipe.to_dict():
+        raise ValueError(f"the run in {folder.path} began with another recipe: go on with that one")
     return run.finish(book, dataset, analyst)
 
 
@@ -137,6 +140,14 @@ class _Public:
     inputs: NDArray[Any]
     test_inputs: NDArray[Any]
     test_labels: NDArray[np.int64]
+
+
+def _check_unit(recipe: PateRecipe, data: Dataset) -> None:
+    if data.owners is None and recipe.plan.unit != "record":
+        raise ValueError(
+            f"unit must be 'record' where rows have no owners, got {recipe.plan.unit!r}: declare "
+            "the column that says whose each row is, so that all of one's rows go to one teacher"
+        )
 
 
 def _public_inputs(recipe: PateRecipe, data: Dataset, unlabelled: NDArray[Any] | None) -> _Public:
@@ -204,8 +215,13 @@ class _Run:
         accuracy = self._accuracy(student)
         record = self._record(answering, accuracy)
         opinions = self._opinion_of if self._interactive else None
-        published = answering.publish_cost(self.recipe.teachers, opinions)
+        published = None
+        try:
+            published = answering.publish_cost(self.recipe.teachers, opinions)
+        except BudgetExceeded:
+            record.facts["stopped_by_the_ledger"] = True
         if published is not None:
+            record.private = record.private and published.private
             epsilon = published.epsilon(self.recipe.plan.delta)
             record.facts["data_dependent"] = published.to_dict() | {"epsilon": epsilon}
         self.folder.write_curator("results.json", self._for_the_curator(answering))
@@ -259,7 +275,7 @@ class _Run:
             answering.also(self._ballots(number, chosen))
             self._ask(answering, chosen, student)
             asked = torch.cat([asked, chosen])
-            student = self._student(answering, number)
+            student = self._student(answering, number, set(asked.tolist()))
         assert student is not None
         return student
 
@@ -296,8 +312,10 @@ class _Run:
         logits = logits_of(student, self.pool[chosen])
         return logits.double().softmax(dim=1).cpu().numpy()
 
-    def _student(self, answering: Answering, number: int) -> nn.Module:
-        known = [(a.question, a.label) for a in answering.answers if a.label is not None]
+    def _student(self, answering: Answering, number: int, asked: set[int]) -> nn.Module:
+        """By the answers to what was asked up to this round."""
+        told = [answer for answer in answering.answers if answer.question in asked]
+        known = [(answer.question, answer.label) for answer in told if answer.label is not None]
         if not known:
             raise ValueError(
                 "no question was answered, so there is nothing to learn from: what was asked is "

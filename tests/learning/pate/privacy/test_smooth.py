@@ -155,3 +155,17 @@ def test_bad_parameters() -> None:
         Sanitiser(10, 0.02, 20, 0.3)
     with pytest.raises(ValueError, match="teachers must be"):
         smooth_sensitivity([], 10, 0.1, 0)
+
+
+def test_smoothness_holds_beyond_the_last_vote():
+    """Checks go on changing where all votes have been turned: the public bound takes over there."""
+    from sfumato.learning.pate.aggregators import ConfidentMax
+    from sfumato.learning.pate.publishing import parts_of
+
+    aggregator, beta = ConfidentMax(4.0, 2, 2.0), 0.01
+    answered = np.ones(2, dtype=bool)
+    found = [
+        smooth_sensitivity(parts_of(aggregator, np.array([votes] * 2), answered), 5.0, beta, 2)
+        for votes in ([0, 0, 2], [1, 0, 1])
+    ]
+    assert max(found) <= math.exp(beta) * min(found) * (1 + 1e-12)

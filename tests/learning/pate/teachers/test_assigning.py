@@ -176,3 +176,16 @@ def test_mistakes():
         assign_units(np.zeros((2, 2)), 2, SALT)
     with pytest.raises(ValueError, match="an array of numbers"):
         assign_records(np.array([object()]), 2, SALT)
+
+
+def test_odd_ids_are_nobodys():
+    class Endless:
+        ndim = 0
+
+        def item(self):
+            return self
+
+    last = datetime.datetime.max.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=-5)))
+    for value in (last, Endless(), np.timedelta64("NaT"), object()):
+        assert canonical_bytes(value) is None
+    assert canonical_bytes(np.timedelta64(3, "s")) == canonical_bytes(datetime.timedelta(seconds=3))

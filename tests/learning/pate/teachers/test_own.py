@@ -80,7 +80,7 @@ def test_files_of_votes(tmp_path):
     np.save(tmp_path / "a.npy", np.array(rows))
     bad = [0, 0, 10]
     found = read_votes(tmp_path / "a.npy", 10, classes=3, default_class=2)
-    assert found.tolist() == [[3, 7, 0], bad, bad, bad, bad, bad]
+    assert found.tolist() == [[3, 7, 0], [3, 6, 1], bad, bad, [0, 10, 0], bad]
     assert found.dtype == np.int64
     (tmp_path / "b.csv").write_text("4,6\n5,5\n")
     assert read_votes(tmp_path / "b.csv", 10).tolist() == [[4, 6], [5, 5]]
@@ -109,3 +109,23 @@ def test_mistakes(tmp_path):
         OwnTeachers([3], 3)  # type: ignore[list-item]
     with pytest.raises(ValueError, match="default_class"):
         OwnTeachers([crash], 3, default_class=3)
+
+
+def test_one_vote_that_is_missing_moves_one_vote(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([[200, 50, 0], [199, 50, 0], [201, 50, 0]]))
+    found = read_votes(tmp_path / "a.npy", 250, default_class=2)
+    assert found.tolist() == [[200, 50, 0], [199, 50, 1], [201, 49, 0]]
+
+
+def test_a_teacher_that_changes_its_queries_changes_no_other():
+    def greedy(queries):
+        queries -= 5
+        return (queries[:, 0] > 0).astype(int)
+
+    def honest(queries):
+        return (queries[:, 0] > 0).astype(int)
+
+    queries = np.array([[1.0], [-1.0]])
+    found = OwnTeachers([greedy, honest], classes=2).labels(queries)
+    assert found[:, 1].tolist() == [1, 0]
+    assert queries.tolist() == [[1.0], [-1.0]]

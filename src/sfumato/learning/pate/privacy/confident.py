@@ -40,6 +40,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from sfumato.core import validation
+from sfumato.learning.pate.aggregators import expected_votes
 from sfumato.learning.pate.privacy.gaussian import (
     gaussian_bound,
     gaussian_independent,
@@ -76,7 +77,8 @@ def compared(
     if counts.shape != student.shape or not np.isfinite(student).all():
         validation.fail("opinions", f"probabilities of shape {counts.shape}", student.shape)
     valid = np.where(np.isfinite(counts) & (counts > 0), counts, 0.0)
-    return (valid - validation.count("teachers", teachers) * student).max(axis=1)
+    expected = expected_votes(student, validation.count("teachers", teachers))
+    return (valid - expected).max(axis=1)
 
 
 def log_passing(top: ArrayLike, threshold: float, sigma_check: float) -> tuple[Floats, Floats]:

@@ -85,6 +85,9 @@ __all__ = [
 def smooth_sensitivity(parts: Sequence[Part], order: float, beta: float, teachers: int) -> float:
     """S = max over d of e^(-beta d) L(d), with L the sum of the parts' bounds. Private.
 
+    From the number of teachers on, L is taken for the public bound that nothing exceeds: what one
+    step away is a bound at d is one at d + 1, also there, so that S is smooth.
+
     Args:
         parts: answers and checks of one run.
         order: the one order.
@@ -100,7 +103,7 @@ def smooth_sensitivity(parts: Sequence[Part], order: float, beta: float, teacher
         if fade * limit <= best:
             break  # nothing further away can matter more
         best = max(best, fade * sum(part.changes(order, distance) for part in parts))
-    return best
+    return max(best, math.exp(-beta * teachers) * limit)
 
 
 def printed_cost(orders: Sequence[float] | Floats, beta: float, sigma: float) -> Floats:

@@ -172,12 +172,23 @@ def canonical_bytes(value: Any) -> bytes | None:
     >>> canonical_bytes(float("nan")) is None
     True
     """
+    try:
+        return _canonical(value)
+    except Exception:  # whatever an id is, it raises nothing: an error would tell of one row
+        return None
+
+
+def _canonical(value: Any) -> bytes | None:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     if isinstance(value, str):
         return unicodedata.normalize("NFC", value).encode("utf-8", "surrogatepass")
     if isinstance(value, np.bool_):
-        return canonical_bytes(bool(value))
+        return _canonical(bool(value))
+    if isinstance(value, np.timedelta64 | datetime.timedelta):
+        if value != value:  # NaT
+            return None
+        return str(np.timedelta64(value).astype("timedelta64[us]")).encode()
     if isinstance(value, numbers.Real):
         return _number_bytes(value)
     if isinstance(value, uuid.UUID):
@@ -185,7 +196,7 @@ def canonical_bytes(value: Any) -> bytes | None:
     if isinstance(value, np.datetime64 | datetime.date):
         return _date_bytes(value)
     if getattr(value, "ndim", None) == 0 and callable(getattr(value, "item", None)):
-        return canonical_bytes(value.item())  # a number in a tensor or an array
+        return _canonical(value.item())  # a number in a tensor or an array
     return None
 
 

@@ -21,6 +21,7 @@ count for a declared default class. How often that happened is the curator's to 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, final
 
@@ -69,7 +70,7 @@ class OwnTeachers:
         return (self._answers(queries) == _NO_CLASS).sum(axis=0)
 
     def _answers(self, queries: Any) -> NDArray[np.int64]:
-        each = [_answer(teacher, queries, self.classes) for teacher in self._teachers]
+        each = [_answer(t, deepcopy(queries), self.classes) for t in self._teachers]  # its own
         return np.stack(each, axis=1)
 
 
@@ -141,8 +142,9 @@ def read_votes(
 ) -> NDArray[np.int64]:
     """Counts of votes from a file: (queries, classes).
 
-    A row that is not made of whole numbers from 0 that sum to the number of teachers counts as if
-    all teachers had chosen the default class.
+    A cell that is no whole number from 0 counts as 0. Votes beyond the number of teachers are cut,
+    class by class; votes that are missing count for the default class. So one teacher still moves
+    one vote.
 
     Args:
         path: of a ``.npy`` or ``.csv`` file with a row for each query and a column for each class.
@@ -159,9 +161,10 @@ def read_votes(
     if classes is not None and table.shape[1] != validation.count("classes", classes):
         validation.fail("file", f"one with {classes} columns, one for each class", table.shape)
     default = checked_default(default_class, table.shape[1])
-    counts = _classes_in(table, teachers + 1)  # the whole numbers from 0 to teachers
-    broken = (counts < 0).any(axis=1) | (counts.sum(axis=1) != teachers)
-    counts[broken] = teachers * (np.arange(table.shape[1]) == default)
+    counts = np.maximum(_classes_in(table, teachers + 1), 0)  # whole numbers from 0 to teachers
+    so_far = np.minimum(np.cumsum(counts, axis=1), teachers)
+    counts = np.diff(so_far, axis=1, prepend=0)
+    counts[:, default] += teachers - counts.sum(axis=1)
     return counts
 
 
