@@ -96,7 +96,10 @@ def test_rdp_of_tiny_pure_releases(log_epsilon, kind):
     # To second order all four are alpha eps^2 / 2, which is a bound as well.
     exact = orders * epsilon**2 / 2
     assert np.all(found >= exact * (1 - epsilon * orders))
-    assert np.all(found <= exact * 1.0001 + 2e-15 * orders / (orders - 1))
+    charged = (
+        1e-13 if kind == "discrete" else 2e-15
+    )  # its sums over integers are rounded more often
+    assert np.all(found <= exact * 1.0001 + charged * orders / (orders - 1))
 
 
 @given(st.lists(st.tuples(st.floats(1e-160, 1e160), st.integers(0, 10**9)), max_size=6))
