@@ -74,6 +74,7 @@ def test_people_in_a_meeting_and_a_group_who_may_have_stayed_away(ledger):
     assert answer.guarantee.for_group(3).epsilon == 1.5
 
 
+@pytest.mark.slow
 def test_heights_of_a_group_in_feet(ledger):
     heights = pd.DataFrame({"height": [5.5, 6.0, 7.9, 4.9, None]})
     people = protect(heights, ledger, unit_name="person")

@@ -305,6 +305,7 @@ def test_private_training_holds_little_more_than_plain(kind, stand_ins, private,
     assert held(add) <= 1.2 * held(step)
 
 
+@pytest.mark.slow
 def test_in_a_fresh_process_a_network_with_pooling_is_rearranged_too():
     """Some of torch's decompositions need more of its compiler than they import."""
     code = """
