@@ -4,31 +4,13 @@ import json
 
 import numpy as np
 import pytest
-import torch
 
-from sfumato.cli.main import main
 from sfumato.ledger import Budget, Ledger
 
 SMALL = (
     "train pate --data digits --teachers 6 --sigma 3 --answers 20 --test-rows 100 --student "
     "supervised --steps 20 --device cpu --no-progress"
 )
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-
-    def words_of(text):
-        with pytest.raises(SystemExit) as ended:
-            main(text.split())
-        said = capsys.readouterr()
-        return ended.value.code, said.out, said.err
-
-    yield words_of
-    torch.set_num_threads(threads)
 
 
 def test_a_dry_run_says_what_it_would_cost(run, tmp_path):

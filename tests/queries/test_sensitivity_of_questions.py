@@ -241,7 +241,7 @@ strategies = {
 }
 
 
-@settings(max_examples=9)
+@settings(max_examples=15)
 @given(**strategies, delta=st.sampled_from((0.0, 1e-6)))
 @example([], [EXTREME] * 50, 1, 1, CASES[0], 0.0)
 @example([], [EXTREME] * 50, 3, 2, CASES[2], 1e-6)
@@ -249,7 +249,7 @@ def test_adding_a_unit_moves_every_part_within_its_bound(base, one, rows, groups
     check([base, base + one], rows, groups, case, "add-remove", delta)
 
 
-@settings(max_examples=6)
+@settings(max_examples=10)
 @given(**strategies, other=rows_of(99))
 def test_replacing_a_unit_moves_every_part_within_its_bound(base, one, other, rows, groups, case):
     check([base + one, base + other], rows, groups, case, "replace-one", 0.0)

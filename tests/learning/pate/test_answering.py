@@ -202,6 +202,16 @@ def test_two_at_a_time_are_refused(tmp_path):
     Answering(ballots(9), plan, journal=path)
 
 
+def test_a_journal_cut_off_in_its_first_line_begins_anew(tmp_path):
+    path, plan = tmp_path / "answers.jsonl", AnswerPlan(GaussianMax(30.0), 3)
+    Answering(ballots(9), plan, journal=path)
+    path.write_bytes(path.read_bytes()[:-20])
+    answering = Answering(ballots(9), plan, journal=path)
+    answering.ask(0)
+    del answering
+    assert Answering(ballots(9), plan, journal=path).answered == 1
+
+
 @pytest.mark.parametrize("cut", range(1, 60))
 def test_a_journal_cut_anywhere_never_gives_more_answers(tmp_path, cut):
     path, plan = tmp_path / "answers.jsonl", AnswerPlan(SURE, 2, 3)

@@ -61,7 +61,8 @@ class Journal:
         self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         self._lock(path)
         held = path.read_bytes()
-        if not held:
+        if b"\n" not in held:  # new, or cut off in its first line, before any question
+            os.ftruncate(self._file, 0)
             self._write(begun | {"name": self.name, "private": self.private})
             return
         self._replay(path, held.splitlines(), begun)

@@ -21,9 +21,10 @@ from functools import cached_property
 from typing import Any, final
 
 from sfumato.core import validation
-from sfumato.core.events import Event, compose, repeat
+from sfumato.core.events import Event, compose
 from sfumato.core.guarantee import Guarantee
 from sfumato.learning.pate.aggregators import Aggregator
+from sfumato.learning.pate.privacy.costs import run_event
 from sfumato.learning.pate.privacy.smooth import Sanitiser
 
 __all__ = ["AnswerPlan"]
@@ -62,7 +63,6 @@ class AnswerPlan:
             validation.fail(
                 "questions", f"at least as many as the {answers} answers", self.questions
             )
-
         if self.sanitiser is not None and self.aggregator.kind == "lnmax":
             validation.fail("sanitiser", "None for Laplace noise: it has no such release", "one")
 
@@ -75,13 +75,10 @@ class AnswerPlan:
     @property
     def event(self) -> Event:
         """All of it, at its worst."""
-        parts = [repeat(self.aggregator.answer_event(self.unit), self.answers)]
-        check = self.aggregator.check_event(self.unit)
-        if check is not None:
-            parts.insert(0, repeat(check, self.most_questions))
-        if self.sanitiser is not None:
-            parts.append(self.sanitiser.event(self.unit))
-        return parts[0] if len(parts) == 1 else compose(*parts)
+        asked = run_event(self.aggregator, self.answers, self.questions, self.unit)
+        if self.sanitiser is None:
+            return asked
+        return compose(asked, self.sanitiser.event(self.unit))
 
     @cached_property
     def guarantee(self) -> Guarantee:

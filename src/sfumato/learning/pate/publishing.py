@@ -56,7 +56,9 @@ def parts_of(
         ValueError: for Laplace noise, whose cost has no such release.
     """
     if not isinstance(aggregator, (GaussianMax, ConfidentMax, InteractiveMax)):
-        validation.fail("aggregator", "one with Gaussian noise", aggregator.kind)
+        validation.fail(
+            "aggregator", "one with Gaussian noise, to publish its cost", aggregator.kind
+        )
     parts: list[Part] = [Answers(votes[answered], aggregator.sigma)] if answered.any() else []
     if isinstance(aggregator, GaussianMax):
         return parts

@@ -1,5 +1,6 @@
 """A recipe: everything about a run of PATE, before any private row is read.
 
+    >>> from sfumato.learning.pate import GaussianMax
     >>> from sfumato.learning.pate.students import make_student
     >>> recipe = PateRecipe(AnswerPlan(GaussianMax(40.0), answers=100), make_student("supervised"))
     >>> PateRecipe.from_dict(recipe.to_dict()) == recipe
@@ -16,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from sfumato.core import validation
-from sfumato.learning.pate.aggregators import GaussianMax as GaussianMax  # for the example
 from sfumato.learning.pate.plan import AnswerPlan
 from sfumato.learning.pate.students import Student
 from sfumato.learning.pate.teachers import recipe_names
