@@ -94,7 +94,9 @@ def test_each_size_is_compared_once(monkeypatch):
         believed("direct", x, g, geometry, 7, everywhere=True)
     assert len(calls) == 1
     assert not torch.equal(calls[0][0], x)  # numbers are made up
-    believed("direct", x[2:], g[2:], geometry, 6, everywhere=True)
+    believed("direct", x[2:], g[2:], geometry, 6, everywhere=True)  # another lot
+    assert len(calls) == 1
+    believed("direct", x[:, 2:], g[:, 1:], geometry, 7, everywhere=True)
     assert len(calls) == 2
 
 

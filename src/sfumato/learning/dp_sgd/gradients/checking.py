@@ -27,6 +27,7 @@ __all__ = ["Use", "believed", "forget"]
 Use = Literal["written", "gram", "gram, scaled", "direct", "one place", "row facts"]
 """A way to the norms, and to the sum that goes with it."""
 
+_UNITS = 64  # are compared, whatever the lot
 _AT_ONCE = 1 << 26  # numbers of a part of the twin's work
 _NEAR = 1e-4  # of squares: rounding is far below, one place of ten thousand at it
 _believed: dict[Hashable, bool] = {}
@@ -52,33 +53,34 @@ def believed(
     """
     if not (everywhere or products.by_kernel(x)):
         return True
-    key = (use, str(x.device), x.dtype, tuple(x.shape), tuple(g.shape), tuple(geometry), units)
+    copies = len(x) // units
+    sizes = tuple(x.shape[1:]), tuple(g.shape[1:]), tuple(geometry), copies  # lots differ in length
+    key = (use, str(x.device), x.dtype, sizes)
     if key not in _believed:
         with (
             _disable_current_modes(),  # real tensors, also while a graph is traced
             torch.no_grad(),
             torch.autocast(x.device.type, enabled=False),
         ):
-            made = [_signs(factor, seed) for seed, factor in enumerate((x, g))]
-            _believed[key] = _CHECKS[use](_Made(made[0], made[1], geometry, units))
+            rows = _UNITS * copies
+            made = [_signs(f, (rows, *f.shape[1:]), seed) for seed, f in enumerate((x, g))]
+            _believed[key] = _CHECKS[use](_Made(made[0], made[1], geometry, _UNITS))
         if not _believed[key]:
             warnings.warn(
-                f"the kernels for {use!r} differ from PyTorch for inputs of {tuple(x.shape)} and "
-                f"output gradients of {tuple(g.shape)} on {x.device}: PyTorch's own functions are "
-                "used there, which take more time and memory. Please report it, with the versions "
-                "of torch and triton",
+                f"the kernels for {use!r} differ from PyTorch for inputs of {sizes[0]} and output "
+                f"gradients of {sizes[1]} on {x.device}: PyTorch's own functions are used there, "
+                "which take more time and memory. Please report it, with the versions of torch and "
+                "triton",
                 RuntimeWarning,
                 stacklevel=2,
             )
     return _believed[key]
 
 
-def _signs(like: Tensor, seed: int) -> Tensor:
+def _signs(like: Tensor, shape: tuple[int, ...], seed: int) -> Tensor:
     """1 and -1, the same every time."""
     generator = torch.Generator(like.device).manual_seed(seed)
-    drawn = torch.randint(
-        0, 2, like.shape, generator=generator, device=like.device, dtype=torch.int8
-    )
+    drawn = torch.randint(0, 2, shape, generator=generator, device=like.device, dtype=torch.int8)
     return (2 * drawn - 1).to(like.dtype)
 
 
@@ -177,7 +179,8 @@ def _one_place(made: _Made) -> bool:
 def _row_facts(made: _Made) -> bool:
     x, g, geometry, units = made.all
     shape = products.shape_of(x, g, geometry, units)
-    directions = _signs(x.new_empty((shape.rows, shape.columns), dtype=torch.float32), 2)
+    like = x.new_empty(0, dtype=torch.float32)
+    directions = _signs(like, (shape.rows, shape.columns), 2)
     facts = products.row_facts(x, g, directions, geometry, units)
     for which, every in made.formed():
         expected = every.square(), every, every * directions
