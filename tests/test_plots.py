@@ -18,12 +18,15 @@ from sfumato.attacks.inversion.results import Inversion
 from sfumato.attacks.inversion.scoring import ClassRecognition, Recognition
 from sfumato.attacks.membership.reports import MembershipReport
 from sfumato.core.events import GaussianEvent, LaplaceEvent, NotPrivateEvent
+from sfumato.learning.pate import GaussianMax, LaplaceMax
+from sfumato.learning.pate.privacy import TeachersEffect, curator_view, planned_cost
 from sfumato.learning.recipes.observing import Point
 from sfumato.learning.runs.folder import RunFolder
 from sfumato.queries.base import Cell
 from sfumato.reports.style import Drawing
 
 PROMISE = sf.Guarantee(1.0, 1e-5, "add-remove")
+GNMAX = GaussianMax(40.0)
 
 
 def legend(figure, place=0):
@@ -93,6 +96,20 @@ def exposures():
     return exposure_from_scores([1.0, 5.0], np.arange(1.0, 1025.0))
 
 
+def view(aggregator=GNMAX, delta=1e-5):
+    votes = np.tile([180, 40, 30], (20, 1))
+    return curator_view(votes, aggregator, delta, points=5)
+
+
+def planned(aggregator=GNMAX, delta=1e-5):
+    return planned_cost(aggregator, 30, delta, points=4)
+
+
+def effect(teachers=50, answers=100, epsilon=3.0):
+    at = ((1.0, 0.5), (2.0, 0.8))
+    return TeachersEffect(teachers, 0.9, 0.95, at, 20.0, epsilon, 2.0, answers, 0.02, 1e-5)
+
+
 EVERYTHING = {
     "profile": lambda: sf.privacy_profile(GaussianEvent(2.0), [1e-5]),
     "guarantee": lambda: PROMISE,
@@ -107,6 +124,9 @@ EVERYTHING = {
     "fidelity": fidelity,
     "exposure": lambda: exposures()[0],
     "exposures": exposures,
+    "view": view,
+    "planned": planned,
+    "effect": effect,
 }
 
 
@@ -383,3 +403,38 @@ def test_nothing_is_loaded_to_draw_something_else():
         "assert not {'torch', 'matplotlib.pyplot', 'dp_accounting'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# --- teachers -------------------------------------------------------------------------------------
+
+
+def test_views_of_one_run_show_its_agreement_once_and_each_cost():
+    figure = sf.plot({"by lnmax": view(LaplaceMax(0.05)), "by gnmax": view()})
+    assert [bar.get_height() for bar in figure.axes[0].patches].count(20) == 1
+    assert legend(figure, 1) == [
+        f"by {name}, for {whose}"
+        for name in ("lnmax", "gnmax")
+        for whose in ("all data", "these votes")
+    ]
+    assert "for the curator" in figure.axes[0].texts[0].get_text()
+    with pytest.raises(ValueError, match="at the same delta"):
+        sf.plot([view(), view(delta=1e-6)])
+
+
+def test_planned_costs_are_public_and_named_by_their_aggregator():
+    costs = [planned(), planned(LaplaceMax(0.05))]
+    axes = sf.plot(costs).axes[0]
+    assert legend(axes.figure) == ["gnmax", "lnmax"]
+    assert [tuple(line.get_ydata()) for line in axes.lines] == [one.epsilons for one in costs]
+    assert not axes.texts
+    with pytest.raises(ValueError, match="at the same delta"):
+        sf.plot([planned(), planned(delta=1e-6)])
+
+
+def test_effects_are_drawn_by_the_number_of_teachers():
+    figure = sf.plot([effect(100, epsilon=1.0), effect(50)])
+    assert "noisy answers, epsilon 2 for 100" in legend(figure)
+    line = figure.axes[1].lines[0]
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([50, 100], [3.0, 1.0])
+    with pytest.raises(ValueError, match="of the same answers"):
+        sf.plot([effect(), effect(100, answers=5)])

@@ -58,7 +58,7 @@ def test_a_private_run_withstands(run, folder):
     assert found["channel"] == "curator"
     names = [one["attack"] for one in found["attacks"]]
     assert names[-3:] == ["shadow models", "LiRA, online", "LiRA, offline"]
-    assert len(names) == 8
+    assert len(names) == 9
     assert not any(one["exceeds_claim"] for one in found["attacks"])
     kept = folder / "a" / "curator" / "membership.json"
     assert json.loads(kept.read_text())["attacks"] == found["attacks"]

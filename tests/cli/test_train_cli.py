@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sfumato.cli.main import main
-from sfumato.cli.train import _without_password
+from sfumato.cli.train_options import without_password
 from sfumato.learning.dp_sgd import NoiseSchedule
 from sfumato.learning.runs import RunFolder
 from sfumato.ledger import Budget, Ledger
@@ -252,10 +252,10 @@ def test_a_run_in_words_with_a_ledger(run, folder):
 
 def test_passwords_are_not_kept():
     plain = "postgresql://ann@host/db"
-    assert _without_password("postgresql://ann:secret@host/db") == plain
-    assert _without_password("postgresql://ann@host/db?password=secret") == plain
-    assert _without_password("privacy.db") == "privacy.db"
-    assert _without_password(None) is None
+    assert without_password("postgresql://ann:secret@host/db") == plain
+    assert without_password("postgresql://ann@host/db?password=secret") == plain
+    assert without_password("privacy.db") == "privacy.db"
+    assert without_password(None) is None
 
 
 # --- mistakes -------------------------------------------------------------------------------------

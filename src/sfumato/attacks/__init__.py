@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from sfumato.attacks.inversion.scoring import Closeness, Recognition, closeness, recognition
     from sfumato.attacks.inversion.slopes import CoordinateDifferences, RandomDirections
     from sfumato.attacks.membership.label_only import gap_attack, robustness_attack
+    from sfumato.attacks.membership.learned_gradients import learned_gradient_attack
     from sfumato.attacks.membership.lira import lira_attack
     from sfumato.attacks.membership.reports import MembershipReport
     from sfumato.attacks.membership.rmia import rmia_attack
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from sfumato.attacks.membership.shadow_outputs import ShadowOutputs, train_shadows
     from sfumato.attacks.membership.thresholds import loss_attack, threshold_attack
     from sfumato.attacks.membership.white_box import gradient_norm_attack, update_attack
+    from sfumato.attacks.membership.whitened import whitened_attack
     from sfumato.attacks.targets import BudgetSpent, NotSeen, Target, View
 
 _HOMES = {
@@ -95,6 +97,7 @@ _HOMES = {
     "inversion.scoring": "Closeness Recognition closeness recognition",
     "inversion.slopes": "CoordinateDifferences RandomDirections",
     "membership.label_only": "gap_attack robustness_attack",
+    "membership.learned_gradients": "learned_gradient_attack",
     "membership.lira": "lira_attack",
     "membership.reports": "MembershipReport",
     "membership.rmia": "rmia_attack",
@@ -102,6 +105,7 @@ _HOMES = {
     "membership.shadow_outputs": "ShadowOutputs train_shadows",
     "membership.thresholds": "loss_attack threshold_attack",
     "membership.white_box": "gradient_norm_attack update_attack",
+    "membership.whitened": "whitened_attack",
     "targets": "BudgetSpent NotSeen Target View",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
@@ -143,6 +147,7 @@ __all__ = [
     "invert_by_scores",
     "invert_with_mi_face",
     "invert_with_prior",
+    "learned_gradient_attack",
     "lira_attack",
     "loss_attack",
     "recognition",
@@ -153,6 +158,7 @@ __all__ = [
     "train_autoencoder_prior",
     "train_shadows",
     "update_attack",
+    "whitened_attack",
 ]
 
 

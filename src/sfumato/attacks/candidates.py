@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.attacks.target_answers import class_numbers
 from sfumato.core import validation
 
-__all__ = ["Candidates", "Overlap", "digests", "shared_rows"]
+__all__ = ["Candidates", "Labelled", "Overlap", "digests", "shared_rows"]
 
 Labelled = tuple[ArrayLike, ArrayLike]
 """Inputs, one a row, and their labels."""

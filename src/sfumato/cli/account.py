@@ -19,7 +19,7 @@ from sfumato.cli.options import (
     Steps,
     Unit,
 )
-from sfumato.cli.output import console, guarantee_table, print_json, working
+from sfumato.cli.output import console, guarantee_table, number, print_json, working
 
 if TYPE_CHECKING:
     from sfumato.core.events import Event
@@ -181,6 +181,57 @@ def randomized_response(
     _show(event, _account(event, delta, neighbours, accountant), as_json, facts=facts)
 
 
+@app.command()
+def pate(
+    answers: Annotated[int, typer.Option(help="How many answers.")],
+    delta: Delta = 1e-5,
+    aggregator: Annotated[
+        str, typer.Option(help="lnmax, gnmax, confident or interactive.")
+    ] = "gnmax",
+    sigma: Annotated[float, typer.Option(help="Noise of answers (not of lnmax).")] = 40.0,
+    gamma: Annotated[float, typer.Option(help="Of lnmax: noise Lap(1/gamma).")] = 0.05,
+    questions: Annotated[
+        int | None,
+        typer.Option(help="How many questions are checked; by default twice the answers."),
+    ] = None,
+    sigma_check: Annotated[
+        float | None, typer.Option(help="Noise of checks; by default 4 times that of answers.")
+    ] = None,
+    accountant: AccountantName = "pld",
+    unit: Unit = "record",
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answers of teachers who vote (PATE): what they cost, whatever the votes; every accountant.
+
+    One unit lies in one teacher's part and moves one vote: lnmax costs 2 gamma an answer.
+
+    Examples:
+    sfumato account pate --answers 286 --sigma 40
+
+    sfumato account pate --aggregator confident --sigma 40 --sigma-check 150 --answers 286
+    --questions 640 --plot answers.png
+
+    With --plot, epsilon against the number of answers for each aggregator.
+    """
+    from sfumato.cli.pate_plans import as_data, by_each_accountant, in_words, plan_of, plot_costs
+
+    noise = gamma if aggregator == "lnmax" else sigma
+    plan = plan_of(aggregator, noise, answers, questions, sigma_check, delta, unit)
+    guarantee = _account(plan.event, delta, None, accountant)
+    found = by_each_accountant(plan)
+    if plot is not None:
+        plot_costs(plan, sigma, gamma, sigma_check, accountant, plot)
+    asked = f" of {plan.most_questions:,} questions" if plan.aggregator.asks_first else ""
+    facts = {
+        "aggregator": in_words(plan.aggregator),
+        "answers": f"{plan.answers:,}{asked}",
+        "by each accountant": ", ".join(f"{name} {number(eps)}" for name, eps in found.items()),
+    }
+    more = {"accountants": found, "plan": as_data(plan)}
+    _show(plan.event, guarantee, as_json, plot, facts, more)
+
+
 @app.command("laplace-or-gaussian")
 def laplace_or_gaussian(
     epsilon: Annotated[float, typer.Option(help="Of one release.")] = 1.0,
@@ -327,9 +378,10 @@ def _show(
     as_json: bool,
     plot: Path | None = None,
     facts: dict[str, str] | None = None,
+    more: dict[str, Any] | None = None,
 ) -> None:
     if as_json:
-        extra = {"plot": str(plot)} if plot else {}
+        extra = (more or {}) | ({"plot": str(plot)} if plot else {})
         print_json(guarantee.to_dict() | {"event": event.to_dict()} | extra)
         return
     meaning = _plain_words(event, guarantee) if guarantee.accountant == "pld" else {}

@@ -20,6 +20,7 @@ from sfumato.cli.options import AsJson, Plot
 from sfumato.cli.output import console, number, plain_table, print_json
 from sfumato.cli.people_attacks import differencing, linkage
 from sfumato.cli.statistics_attacks import tracing
+from sfumato.cli.teachers import teachers
 
 if TYPE_CHECKING:
     from sfumato.attacks.averaging import Estimate
@@ -192,6 +193,7 @@ app.command()(tracing)
 app.command()(differencing)
 app.command()(linkage)
 app.command()(membership)
+app.command()(teachers)
 app.command()(compare)
 app.command()(inversion)
 app.command()(extraction)

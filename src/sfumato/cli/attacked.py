@@ -6,7 +6,7 @@ Inputs are as models take them: float32 in [0, 1], channels first.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sfumato.learning.runs import RunFolder
 
 __all__ = ["Attacked", "attacked"]
+
+_ENOUGH = 100  # rows that were left out, to be the others
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +44,11 @@ class Attacked:
     claim: Guarantee | None = None
     folder: RunFolder | None = None
     recipe: Any = None
+
+    @property
+    def taught(self) -> bool:
+        """Whether it is a student of teachers, who alone saw the members."""
+        return self.recipe is not None and hasattr(self.recipe, "teachers")
 
     def inputs(self, values: NDArray[Any]) -> NDArray[np.float32]:
         """Examples of the data set as models take them."""
@@ -114,7 +121,7 @@ def _run(
     from sfumato.attacks.targets import Target
     from sfumato.data import Declaration, load_dataset
     from sfumato.data.first_rows import first_rows
-    from sfumato.learning.recipes.loading import load_run
+    from sfumato.learning.recipes.loading import PATE, load_run
 
     run = load_run(path, run_code=trust)
     if data is not None:
@@ -127,9 +134,33 @@ def _run(
         said = source["declared"]
         known = None if said is None else Declaration.from_dict(said)
         loaded = load_dataset(source["data"], known, source["test"])
-    loaded = first_rows(loaded, run.record.facts["data"].get("rows"))
     target = Target.of_module(run.model, str(path))
+    if run.record.method == PATE:
+        seen = _taught(run.folder, run.recipe, loaded)
+        return Attacked(target, seen, run.claim, run.folder, run.recipe)
+    loaded = first_rows(loaded, run.record.facts["data"].get("rows"))
     return Attacked(target, loaded, run.claim, run.folder, run.recipe)
+
+
+def _taught(folder: RunFolder, recipe: Any, data: Dataset) -> Dataset:
+    """Members are the teachers' rows; others are rows that neither teachers nor student saw.
+
+    A student learns from public test rows, too. So others are rows of the training set that were
+    left out (--rows), or the test rows that were kept to test on.
+    """
+    from sfumato.data import Examples
+    from sfumato.data.first_rows import first_rows
+
+    source = folder.request().get("source") or {}
+    members = first_rows(data, source.get("rows"))
+    (inputs, labels), (test_inputs, test_labels) = data.train, data.test
+    number = len(members.train.labels)
+    if len(labels) - number >= _ENOUGH:
+        return replace(members, test=Examples(inputs[number:], labels[number:]))
+    if source.get("unlabelled") is not None or recipe.test_rows is None:
+        return members
+    kept = max(0, len(test_labels) - recipe.test_rows)
+    return replace(members, test=Examples(test_inputs[kept:], test_labels[kept:]))
 
 
 def _own_target(name: str, shape: tuple[int, ...]) -> Target:

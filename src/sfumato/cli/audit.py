@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sfumato.cli.audit_mechanism import mechanism
+from sfumato.cli.audit_pate import audit_pate_run, pate
 from sfumato.cli.options import AsJson, Plot
 from sfumato.cli.output import console, plain_table, print_json, working
 from sfumato.core.guarantee import round_down
@@ -15,12 +16,14 @@ from sfumato.core.guarantee import round_down
 if TYPE_CHECKING:
     from sfumato.audit.claims import Result
     from sfumato.audit.findings import Finding
+    from sfumato.learning.runs import RunFolder
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Test guarantees by attack: lower bounds on epsilon, beside the proofs.")
 
 app.command()(mechanism)
+app.command()(pate)
 
 Confidence = Annotated[float, typer.Option(help="Of the whole procedure, searches included.")]
 _AUDIT = "audit.json"
@@ -30,18 +33,26 @@ _AUDIT = "audit.json"
 def audit(
     context: typer.Context,
     run: Annotated[
-        Path | None, typer.Option(help="A finished run with canaries (train ... --canaries).")
+        Path | None,
+        typer.Option(help="A finished run with canaries (train ... --canaries), or of PATE."),
     ] = None,
     analysis: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="guesses: for every (epsilon, delta); gaussian: tighter, for Gaussian noise."
+            help="guesses: for every (epsilon, delta); gaussian: tighter, for Gaussian noise. "
+            "Default: guesses for canaries, gaussian for PATE with such noise."
         ),
-    ] = "guesses",
+    ] = None,
+    games: Annotated[
+        int, typer.Option(help="Of a run of PATE: how often its answers are drawn anew.")
+    ] = 400,
     confidence: Confidence = 0.95,
     as_json: AsJson = False,
 ) -> None:
     """Audits a finished run by its canaries, or whatever a subcommand names.
+
+    A run of PATE needs none: its votes are in the curator's folder. One vote is moved in every
+    question, and answers to both are drawn anew.
 
     Examples:
     sfumato audit --run runs/audited
@@ -52,24 +63,36 @@ def audit(
         return
     if run is None:
         raise ValueError("run must be given (--run runs/a), or a subcommand: see --help")
-    finding = _audited_run(run, analysis, confidence)
+    with working("auditing"):
+        finding = _audited_run(run, analysis, confidence, games)
     if as_json:
         print_json(finding.to_dict())
     else:
         _tell(f"The run in {run}", finding)
 
 
-def _audited_run(run: Path, analysis: str, confidence: float) -> Finding:
+def _audited_run(run: Path, analysis: str | None, confidence: float, games: int) -> Finding:
+    from sfumato.learning.recipes.loading import PATE
+    from sfumato.learning.runs import RunFolder
+
+    folder = RunFolder(run)
+    if folder.record()["method"] == PATE:
+        finding = audit_pate_run(folder, games, confidence, analysis)
+    else:
+        finding = _by_canaries(folder, analysis or "guesses", confidence)
+    folder.write_curator(_AUDIT, finding.to_dict())
+    return finding
+
+
+def _by_canaries(folder: RunFolder, analysis: str, confidence: float) -> Finding:
     from dataclasses import replace
 
     from sfumato.audit import audit_scores
     from sfumato.core.guarantee import Guarantee
     from sfumato.learning.recipes.canaries import CanaryKind, CanaryScores
     from sfumato.learning.recipes.training import CANARIES
-    from sfumato.learning.runs import RunFolder
 
-    folder = RunFolder(run)
-    claim = Guarantee.from_dict(folder.record()["guarantee"])
+    run, claim = folder.path, Guarantee.from_dict(folder.record()["guarantee"])
     if not (folder.curator / CANARIES).exists():
         raise ValueError(
             f"the run in {run} must have canaries to be audited: plant them in a new run (sfumato "
@@ -80,9 +103,7 @@ def _audited_run(run: Path, analysis: str, confidence: float) -> Finding:
         planted.scores, planted.included, claim=claim, confidence=confidence, analysis=analysis
     )
     private = planted.kind is not CanaryKind.GRADIENT
-    finding = replace(finding, private=private, facts={**finding.facts, "kind": planted.kind.value})
-    folder.write_curator(_AUDIT, finding.to_dict())
-    return finding
+    return replace(finding, private=private, facts={**finding.facts, "kind": planted.kind.value})
 
 
 @app.command()

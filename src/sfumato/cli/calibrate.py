@@ -134,6 +134,66 @@ def gaussian(
     _show_noise(mechanism, {"sigma": mechanism.sigma}, mechanism.guarantee(delta), as_json)
 
 
+@app.command()
+def pate(
+    epsilon: Epsilon,
+    delta: Delta = 1e-5,
+    teachers: Annotated[
+        str, typer.Option(help="How many there might be, with commas between.")
+    ] = "50,100,250,500,1000",
+    aggregator: Annotated[
+        str, typer.Option(help="lnmax, gnmax, confident; with commas between.")
+    ] = "gnmax,confident",
+    answers: Annotated[
+        str | None,
+        typer.Option(help="How many answers you want, with commas between: with the least noise."),
+    ] = None,
+    noise: Annotated[
+        str | None,
+        typer.Option(help="Or which noise (sigma; of lnmax 1/gamma): as many answers as fit."),
+    ] = None,
+    sure: Annotated[
+        float,
+        typer.Option(help="Without both: as much noise as leaves answers right this often."),
+    ] = 0.95,
+    agreement: Annotated[
+        str,
+        typer.Option(
+            help="How far teachers are assumed to agree: mnist (as measured there), the first "
+            "class's share in equally many questions each (0.95,0.8,0.6), or a JSON file."
+        ),
+    ] = "mnist",
+    rows: Annotated[
+        int, typer.Option(help="Of the private data, dealt to the teachers: for mnist.")
+    ] = 60_000,
+    accountant: AccountantName = "pld",
+    unit: Unit = "record",
+    as_json: AsJson = False,
+) -> None:
+    """How many teachers, which noise, how many answers for an epsilon? No data is read.
+
+    What answers cost holds for all data. How often they are right depends on how far teachers
+    agree, which is private and is assumed: guess, or measure on public data; never look at the
+    private votes.
+
+    Examples:
+    sfumato calibrate pate --epsilon 2
+
+    sfumato calibrate pate --epsilon 2 --answers 100,250 --teachers 50,100,250,500 --rows 60000
+
+    sfumato calibrate pate --epsilon 1 --noise 40,80 --teachers 250 --agreement 0.99,0.9,0.6
+
+    A JSON file holds rows of shares of all classes, one row for a kind of question, all kinds
+    equally frequent; or such lists by the number of teachers. With a ledger, add --accountant rdp.
+    """
+    from sfumato.cli.pate_plans import Wanted, choices, show_choices
+
+    wanted = Wanted.said(epsilon, delta, answers, noise, sure, accountant, unit)
+    with working("Planning"):
+        found = choices(wanted, teachers, aggregator, agreement, rows)
+    show_choices(wanted, found, agreement, as_json)
+
+
 def _show_noise(mechanism: Any, values: dict[str, float], guarantee: Any, as_json: bool) -> None:
     errors = {
         "expected error": mechanism.expected_error,

@@ -25,6 +25,7 @@ _RESULT = "membership.json"
 _TITLE = "Members found at each rate of false alarms"
 _BY_SHADOWS = ("shadow models", "LiRA, online", "LiRA, offline", "RMIA")
 _GRADIENTS = 500  # members and others whose own gradients are computed, at most
+_FEWEST_KNOWN = 40  # candidates, for an attack model to learn from half of them
 
 
 def membership(
@@ -107,6 +108,10 @@ def _alone(
     import numpy as np
 
     from sfumato.attacks.membership.label_only import gap_attack, robustness_attack, shifts
+    from sfumato.attacks.membership.learned_gradients import (
+        known_and_asked,
+        learned_gradient_attack,
+    )
     from sfumato.attacks.membership.thresholds import loss_attack, threshold_attack
     from sfumato.attacks.membership.white_box import gradient_norm_attack
     from sfumato.attacks.targets import View
@@ -127,6 +132,10 @@ def _alone(
     if target.shows(View.GRADIENTS):
         asked["gradient norm"] = candidates.balanced(_GRADIENTS, generator=generator)
         found["gradient norm"] = gradient_norm_attack(target, asked["gradient norm"])
+        if len(asked["gradient norm"]) >= _FEWEST_KNOWN:
+            known, unknown = known_and_asked(asked["gradient norm"], generator)
+            asked["learned"] = unknown
+            found["learned"] = learned_gradient_attack(target, unknown, known)
     return found, asked
 
 
@@ -136,6 +145,11 @@ def _with_shadows(
     from sfumato.attacks.candidates import shared_rows
     from sfumato.cli.retrained import retrained_attacks
 
+    if what.taught:
+        raise ValueError(
+            "shadows must be left out for a run of PATE: they learn from labelled rows, and its "
+            "student never does"
+        )
     try:
         module = what.target.module
     except ValueError:

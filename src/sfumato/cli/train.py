@@ -20,9 +20,11 @@ from sfumato.cli.train_options import (
     device_called,
     loaded_data,
     make_recipe,
+    without_password,
 )
 from sfumato.cli.train_pate import pate, resume_pate
 from sfumato.cli.train_plain import plain
+from sfumato.cli.train_votes import votes
 
 if TYPE_CHECKING:
     from sfumato.learning.recipes import Recipe, Trained
@@ -32,6 +34,7 @@ __all__ = ["app"]
 app = typer.Typer(no_args_is_help=True, help="Train models privately.")
 app.command()(plain)
 app.command()(pate)
+app.command()(votes)
 
 _RUN = "Run"
 
@@ -156,7 +159,7 @@ def dp_sgd(
     trained = train(
         recipe, loaded, out=out, ledger=ledger, device=device_called(device),
         observer=Shown(False if as_json else progress),
-        request={"source": source, "ledger": _without_password(ledger), "settings": settings},
+        request={"source": source, "ledger": without_password(ledger), "settings": settings},
         **settings,
     )  # fmt: skip
     _tell(trained, time.monotonic() - begun, as_json)
@@ -244,15 +247,6 @@ def _list(title: str, described: dict[str, str], as_json: bool) -> None:
     for name, text in described.items():
         table.add_row(name, text)
     console().print(table)
-
-
-def _without_password(url: str | None) -> str | None:
-    if url is None or "://" not in url:
-        return url
-    from sqlalchemy.engine import make_url
-
-    plain = make_url(url)._replace(password=None)  # set() takes None for "as it was"
-    return plain.difference_update_query(["password"]).render_as_string()
 
 
 # --- what is said -------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""``sfumato train dp-sgd --like record.json``: another run by a recorded recipe."""
+"""``sfumato train dp-sgd|pate --like record.json``: another run by a recorded recipe."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ from sfumato.core.functions import names_function
 
 if TYPE_CHECKING:
     from sfumato.data import Dataset, Declaration
+    from sfumato.learning.pate.recipe import PateRecipe
     from sfumato.learning.recipes import Recipe
 
-__all__ = ["Like", "read_like"]
+__all__ = ["Like", "PateLike", "read_like", "read_pate_like"]
 
 _BESIDE = {
     "analyst", "as_json", "canary_kind", "checkpoint_every", "compile", "data", "dataset",
     "declared", "device", "dry_run", "evaluations", "ledger", "like", "out", "progress", "test",
+}  # fmt: skip
+_BESIDE_PATE = {
+    "analyst", "as_json", "data", "dataset", "declared", "device", "dry_run", "half", "ledger",
+    "like", "out", "progress", "teacher_labels", "teacher_votes", "test", "unlabelled",
 }  # fmt: skip
 
 
@@ -45,17 +50,73 @@ class Like:
         Raises:
             ValueError: for data of another name, or declared otherwise.
         """
-        if data.name != self.data:
-            raise ValueError(
-                f"like must be a record about {data.name!r}, got one about {self.data!r}: its "
-                "sizes and unit are those of its own data"
-            )
+        _check_name(data, self.data)
         asked = self.recipe.unit, self.recipe.rows_per_owner
         if declared is not None and asked != (declared.unit, declared.rows_per_owner):
             raise ValueError(
                 f"like must be a record with the unit that is declared ({declared.unit}, at most "
                 f"{declared.rows_per_owner} rows each), got {asked[0]}, {asked[1]}"
             )
+
+
+@dataclass(frozen=True)
+class PateLike:
+    """What a record says of how a student was taught.
+
+    Attributes:
+        recipe: its recipe.
+        rows: how many of the first rows were taken; None for all.
+        data: the name of the data set.
+    """
+
+    recipe: PateRecipe
+    rows: int | None
+    data: str
+
+    def check(self, data: Dataset, declared: Declaration | None) -> None:
+        """Raises unless the record is about this data, its unit and its classes.
+
+        Raises:
+            ValueError: for data of another name, or declared otherwise.
+        """
+        from sfumato.learning.pate.recipe import OWN
+
+        _check_name(data, self.data)
+        unit = self.recipe.plan.unit
+        if declared is not None and self.recipe.kind != OWN and unit != declared.unit:
+            raise ValueError(
+                f"like must be a record with the unit that is declared ({declared.unit}), got "
+                f"{unit}"
+            )
+        if len(data.classes) != self.recipe.student.classes:
+            validation.fail(
+                "like", f"a record of {len(data.classes)} classes", self.recipe.student.classes
+            )
+
+
+def _check_name(data: Dataset, known: str) -> None:
+    if data.name != known:
+        raise ValueError(
+            f"like must be a record about {data.name!r}, got one about {known!r}: its sizes and "
+            "unit are those of its own data"
+        )
+
+
+def read_pate_like(path: Path, said: Mapping[str, Any]) -> PateLike:
+    """The recipe on record of a run of PATE; arguments as :func:`read_like`.
+
+    Raises:
+        ValueError: for something else than a record of pate, or more options.
+    """
+    from sfumato.learning.pate.recipe import PateRecipe
+
+    _refuse_more(said, _BESIDE_PATE)
+    try:
+        recorded, facts = _recorded(path, "pate")
+        recipe = PateRecipe.from_dict(recorded)
+        return PateLike(recipe, facts.get("rows"), facts["name"])
+    except (KeyError, TypeError, json.JSONDecodeError):
+        validation.fail("like", "the record.json of a run", str(path))
 
 
 def read_like(path: Path, said: Mapping[str, Any]) -> Like:
@@ -70,22 +131,13 @@ def read_like(path: Path, said: Mapping[str, Any]) -> Like:
     """
     from sfumato.learning.recipes.recipe import Recipe
 
-    beside = _BESIDE | {"model"}  # which is looked at below
-    more = [name for name, value in said.items() if value is not None and name not in beside]
-    if more:
-        option = "--" + more[0].replace("_", "-")
-        raise ValueError(f"{option} must be left out with --like, which takes a recipe as it is")
-    file = path / "record.json" if path.is_dir() else path
+    _refuse_more(said, _BESIDE | {"model"})  # which is looked at below
     try:
-        record = json.loads(file.read_text())
-        facts = record["facts"]["data"]
-        recipe = Recipe.from_dict(record["parameters"]["recipe"])
-        method = record["method"]
+        recorded, facts = _recorded(path, "dp-sgd")
+        recipe = Recipe.from_dict(recorded)
         size, rows, name = facts["public_size"], facts.get("rows"), facts["name"]
     except (KeyError, TypeError, json.JSONDecodeError):
         validation.fail("like", "the record.json of a run", str(path))
-    if method != "dp-sgd":
-        validation.fail("like", "the record of a run of dp-sgd", f"one of {method}")
     if said.get("model") not in (None, recipe.model):
         raise ValueError("--model must be left out with --like, which takes a recipe as it is")
     if names_function(recipe.model) and said.get("model") is None:
@@ -94,3 +146,21 @@ def read_like(path: Path, said: Mapping[str, Any]) -> Like:
             f"code: give --model {recipe.model} as well if you trust it"
         )
     return Like(recipe, size, rows, name)
+
+
+def _refuse_more(said: Mapping[str, Any], beside: set[str]) -> None:
+    """Raises for options that would change the recipe."""
+    more = [name for name, value in said.items() if value is not None and name not in beside]
+    if more:
+        option = "--" + more[0].replace("_", "-")
+        raise ValueError(f"{option} must be left out with --like, which takes a recipe as it is")
+
+
+def _recorded(path: Path, method: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The recipe, and what is said of the data, in a record of this method."""
+    file = path / "record.json" if path.is_dir() else path
+    record = json.loads(file.read_text())
+    recipe, facts, known = record["parameters"]["recipe"], record["facts"]["data"], record["method"]
+    if known != method:
+        validation.fail("like", f"the record of a run of {method}", f"one of {known}")
+    return recipe, facts

@@ -25,6 +25,8 @@ __all__ = [
     "device_called",
     "loaded_data",
     "make_recipe",
+    "named_values",
+    "without_password",
 ]
 
 _PRIVACY, _MODEL, _TRAINING, _AUDIT = "Privacy", "Data and model", "Training", "Audit"
@@ -211,7 +213,7 @@ def _changes(said: Mapping[str, Any], base: Recipe) -> dict[str, Any]:
         found["ema_decay"] = None  # the change is made at the end: None leaves a value as it is
     if said["model"] is not None or said["model_option"]:
         own = base.model_options if said["model"] in (None, base.model) else {}
-        found["model_options"] = {**own, **_pairs("model-option", said["model_option"])}
+        found["model_options"] = {**own, **named_values("model-option", said["model_option"])}
     if said["features"] is not None or said["feature_option"]:
         found["features"] = _features(said["features"] or base.features.kind, said, base)
     if said["clip"] is not None or said["clipping"] is not None:
@@ -252,7 +254,7 @@ def _features(kind: str, said: Mapping[str, Any], base: Recipe) -> FeatureMap:
     from sfumato.learning.features import FeatureMap
 
     own = base.features.to_dict() if base.features.kind == kind else {"kind": kind}
-    options = own | _pairs("feature-option", said["feature_option"])
+    options = own | named_values("feature-option", said["feature_option"])
     try:
         return FeatureMap.from_dict(options)
     except TypeError as error:
@@ -302,7 +304,7 @@ def _schedule(text: str) -> NoiseSchedule:
     return NoiseSchedule.linear(*factors)
 
 
-def _pairs(option: str, texts: Sequence[str] | None) -> dict[str, Any]:
+def named_values(option: str, texts: Sequence[str] | None) -> dict[str, Any]:
     """NAME=VALUE, where the value is JSON or a word."""
     found: dict[str, Any] = {}
     for text in texts or ():
@@ -350,3 +352,13 @@ def device_called(name: str) -> str:
     except (RuntimeError, AssertionError):  # unknown to torch, or not in this machine
         raise ValueError(f"device must be cpu, cuda or auto, and there, got {name!r}") from None
     return name
+
+
+def without_password(url: str | None) -> str | None:
+    """An address of a ledger as it may be kept in a file."""
+    if url is None or "://" not in url:
+        return url
+    from sqlalchemy.engine import make_url
+
+    plain = make_url(url)._replace(password=None)  # set() takes None for "as it was"
+    return plain.difference_update_query(["password"]).render_as_string()

@@ -11,16 +11,22 @@ import typer
 
 from sfumato.cli.options import AsJson
 from sfumato.cli.output import console, plain_table, print_json, working
+from sfumato.cli.train_like import read_pate_like
 from sfumato.cli.train_options import (
     Budget,
+    Chosen,
     Source,
     Watched,
     declaration_at,
     device_called,
     loaded_data,
+    named_values,
+    without_password,
 )
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from sfumato.data import Dataset, Declaration
     from sfumato.learning.pate import AnswerPlan
     from sfumato.learning.pate.aggregators import Aggregator
@@ -30,8 +36,12 @@ if TYPE_CHECKING:
 __all__ = ["pate", "resume_pate"]
 
 _PRIVACY, _TEACHERS, _STUDENT, _RUN = "Privacy", "Teachers", "Student", "Run"
-_CHECK_RATIO = 4.0  # a check's noise over an answer's, where it is not said
-_SHARE = 0.6  # of the teachers who must agree, where it is not said
+_DEFAULTS = {
+    "delta": 1e-5, "aggregator": "gnmax", "answers": 250, "publish_cost": False, "kind": "linear",
+    "rule": "spread", "rounds": 1, "test_rows": 1000, "seed": 0,
+}  # fmt: skip
+_TEACHERS_AT_FIRST = 250
+_STUDENTS = {3: "fixmatch", 1: "supervised"}  # by the dimensions of an input
 
 
 def _option(panel: str, text: str, *names: str) -> Any:
@@ -46,15 +56,19 @@ def pate(
     rows: Source.Rows = None,
     unlabelled: Annotated[
         Path | None,
-        _option(_STUDENT, "Public inputs for the student (.npy), instead of the public test set."),
+        _option(
+            _STUDENT,
+            "Public inputs for the student, instead of the public test set: .npy, or a table "
+            "(.csv, .parquet, .npz) with the declared columns.",
+        ),
     ] = None,
     epsilon: Budget.Epsilon = None,
-    delta: Annotated[float, _option(_PRIVACY, "Of the guarantee.")] = 1e-5,
+    delta: Annotated[float | None, _option(_PRIVACY, "Of the guarantee; 1e-5.")] = None,
     unit: Budget.Unit = None,
     aggregator: Annotated[
-        str, _option(_PRIVACY, "lnmax, gnmax, confident or interactive.")
-    ] = "gnmax",
-    answers: Annotated[int, _option(_PRIVACY, "At most so many answers.")] = 250,
+        str | None, _option(_PRIVACY, "lnmax, gnmax (default), confident or interactive.")
+    ] = None,
+    answers: Annotated[int | None, _option(_PRIVACY, "At most so many answers; 250.")] = None,
     questions: Annotated[
         int | None,
         _option(_PRIVACY, "At most so many questions; as many as answers, or twice with checks."),
@@ -70,23 +84,51 @@ def pate(
         float | None, _option(_PRIVACY, "Noise of checks; 4 times that of answers.")
     ] = None,
     publish_cost: Annotated[
-        bool,
+        bool | None,
         _option(_PRIVACY, "Also publish what answers cost for these data, with noise of its own."),
-    ] = False,
-    teachers: Annotated[int, _option(_TEACHERS, "How many.")] = 250,
+    ] = None,
+    teachers: Annotated[
+        int | None, _option(_TEACHERS, "How many; 250, or as many as voted in --teacher-labels.")
+    ] = None,
     kind: Annotated[
-        str, _option(_TEACHERS, "linear (on public wavelets), cnn-small or pate-cnn.")
-    ] = "linear",
-    student: Annotated[str, _option(_STUDENT, "fixmatch, gan or supervised.")] = "fixmatch",
+        str | None,
+        _option(_TEACHERS, "linear (default; on public wavelets of images), cnn-small, pate-cnn."),
+    ] = None,
+    teacher_labels: Annotated[
+        Path | None,
+        _option(
+            _TEACHERS,
+            "Teachers of your own: their labels (.npy, .csv), a row for each public input, a "
+            "column for each teacher. That a unit touches one of them only is your promise.",
+        ),
+    ] = None,
+    teacher_votes: Annotated[
+        Path | None,
+        _option(_TEACHERS, "The same as counts of votes, a column for each class; --teachers N."),
+    ] = None,
+    student: Annotated[
+        str | None,
+        _option(_STUDENT, "fixmatch (default for images), gan, supervised (default for tables)."),
+    ] = None,
+    student_option: Annotated[
+        list[str] | None,
+        _option(_STUDENT, "NAME=VALUE for the student, such as hidden=32; may be repeated."),
+    ] = None,
     steps: Annotated[int | None, _option(_STUDENT, "Of the student's training.")] = None,
     rule: Annotated[
-        str, _option(_STUDENT, "How questions are chosen: random, spread or centres.")
-    ] = "spread",
-    rounds: Annotated[int, _option(_STUDENT, "Of an interactive aggregator's questions.")] = 1,
+        str | None,
+        _option(_STUDENT, "How questions are chosen: random, spread (default) or centres."),
+    ] = None,
+    rounds: Annotated[
+        int | None, _option(_STUDENT, "Of an interactive aggregator's questions; 1.")
+    ] = None,
     test_rows: Annotated[
-        int, _option(_STUDENT, "Kept of the public test set to test on; the last ones.")
-    ] = 1000,
-    seed: Annotated[int, _option(_RUN, "Public; privacy does not rest on it.")] = 0,
+        int | None,
+        _option(_STUDENT, "Kept of the public test set to test on, the last ones; 1000."),
+    ] = None,
+    seed: Annotated[int | None, _option(_RUN, "Public; privacy does not rest on it; 0.")] = None,
+    tuned_on: Chosen.TunedOn = None,
+    like: Chosen.Like = None,
     ledger: Annotated[
         str | None, _option(_PRIVACY, "Charge this ledger before each check and each answer.")
     ] = None,
@@ -114,26 +156,39 @@ def pate(
     sfumato train pate --data mnist --aggregator lnmax --gamma 0.05 --answers 100 --student gan
     --kind cnn-small --out runs/first-paper
 
+    sfumato train pate --data patients.csv --declared patients.toml --unlabelled public.csv
+    --epsilon 2 --answers 100 --teachers 100 --out runs/patients
+
+    sfumato train pate --data mnist --teacher-labels labels.npy --epsilon 2 --out runs/own
+
+    sfumato train pate --data mnist --like runs/pate/record.json --out runs/again
+
     sfumato train pate --data mnist --epsilon 1 --answers 100 --dry-run
     """
     said = dict(locals())
     found = declaration_at(declared)
+    known = None if like is None else read_pate_like(like, said)
+    said = _with_defaults(said) if known is None else said
     if dry_run:
-        _tell_plan(_plan(said, _unit(found, unit)), teachers, as_json)
+        plan = _plan(said, _unit(found, unit)) if known is None else known.recipe.plan
+        number = said["teachers"] if known is None else known.recipe.teachers
+        _tell_plan(plan, number, as_json)
         return
     if out is None:
         raise ValueError("out must be given: a new folder for the run (--out runs/pate)")
+    rows = rows if known is None else known.rows
     with working("reading the data"):
         loaded = loaded_data(data, found, test, rows)
-    recipe = _recipe(loaded, found, said)
+    if known is not None:
+        known.check(loaded, found)
+    recipe = _recipe(loaded, found, said) if known is None else known.recipe
     declaration = None if found is None else found.to_dict()
-    source = {
-        "data": data, "declared": declaration, "test": test, "rows": rows,
-        "unlabelled": None if unlabelled is None else str(unlabelled),
-    }  # fmt: skip
+    files = {name: said[name] for name in ("unlabelled", "teacher_labels", "teacher_votes")}
+    source = {"data": data, "declared": declaration, "test": test, "rows": rows}
+    source |= {name: None if path is None else str(path) for name, path in files.items()}
     settings = {"dataset": dataset, "analyst": analyst, "half": half}
-    request = {"source": source, "ledger": ledger, "settings": settings}
-    _run(recipe, loaded, out, request, device, progress, as_json, resume=False)
+    request = {"source": source, "ledger": without_password(ledger), "settings": settings}
+    _run(recipe, loaded, out, request, ledger, device, progress, as_json, resume=False)
 
 
 def resume_pate(
@@ -148,7 +203,8 @@ def resume_pate(
     from sfumato.learning.pate.recipe import PateRecipe
 
     recipe = PateRecipe.from_dict(request["pate"])
-    _run(recipe, loaded, folder, request, device, progress, as_json, resume=True)
+    ledger = request["ledger"]
+    _run(recipe, loaded, folder, request, ledger, device, progress, as_json, resume=True)
 
 
 def _run(
@@ -156,6 +212,7 @@ def _run(
     loaded: Dataset,
     out: Path,
     request: dict[str, Any],
+    ledger: str | None,
     device: str,
     progress: bool | None,
     as_json: bool,
@@ -164,24 +221,64 @@ def _run(
     from sfumato.learning.pate.training import train_pate
     from sfumato.learning.recipes.observing import Shown
 
-    begun = time.monotonic()
+    begun, source = time.monotonic(), request["source"]
     trained = train_pate(
-        recipe, loaded, out=out, resume=resume, ledger=request["ledger"],
-        unlabelled=_unlabelled(request["source"]["unlabelled"]), device=device_called(device),
+        recipe, loaded, out=out, resume=resume, ledger=ledger, unlabelled=_unlabelled(source),
+        votes=_votes(source, recipe, len(loaded.classes)), device=device_called(device),
         observer=Shown(False if as_json else progress), request=request, **request["settings"],
     )  # fmt: skip
     _tell(trained, time.monotonic() - begun, as_json)
 
 
-def _unlabelled(path: str | None) -> Any:
-    if path is None:
+def _unlabelled(source: dict[str, Any]) -> NDArray[Any] | None:
+    """Public inputs, from a file."""
+    if source["unlabelled"] is None:
         return None
-    import numpy as np
+    from sfumato.data import Declaration, load_inputs
 
-    return np.load(path, allow_pickle=False)
+    said = source["declared"]
+    return load_inputs(source["unlabelled"], None if said is None else Declaration.from_dict(said))
+
+
+def _votes(source: dict[str, Any], recipe: PateRecipe, classes: int) -> NDArray[Any] | None:
+    """Of teachers of one's own, from a file."""
+    from sfumato.learning.pate.teachers import read_labels, read_votes, votes_from_labels
+
+    if source.get("teacher_votes") is not None:
+        return read_votes(source["teacher_votes"], recipe.teachers, classes=classes)
+    if source.get("teacher_labels") is None:
+        return None
+    labels = read_labels(source["teacher_labels"], classes, teachers=recipe.teachers)
+    return votes_from_labels(labels, classes)
 
 
 # --- the recipe -----------------------------------------------------------------------------------
+
+
+def _with_defaults(said: dict[str, Any]) -> dict[str, Any]:
+    """What was said, and what is usual where nothing was."""
+    usual = {name: value for name, value in _DEFAULTS.items() if said[name] is None}
+    own = [name for name in ("teacher_labels", "teacher_votes") if said[name] is not None]
+    if own:
+        usual |= _own_teachers(own, said)
+    elif said["teachers"] is None:
+        usual["teachers"] = _TEACHERS_AT_FIRST
+    return said | usual
+
+
+def _own_teachers(given: list[str], said: dict[str, Any]) -> dict[str, Any]:
+    """The kind and the number of teachers that are brought along."""
+    from sfumato.learning.pate.recipe import OWN
+    from sfumato.learning.pate.teachers import teachers_in
+
+    for name in ("kind", "rows", *given[1:]):
+        if said[name] is not None:
+            option = "--" + name.replace("_", "-")
+            raise ValueError(f"{option} must be left out with --{given[0].replace('_', '-')}")
+    number = said["teachers"]
+    if number is None and "teacher_labels" not in given:
+        raise ValueError("teachers must be given with --teacher-votes: how many voted")
+    return {"kind": OWN, "teachers": number or teachers_in(said["teacher_labels"])}
 
 
 def _unit(declared: Declaration | None, unit: str | None) -> str:
@@ -192,12 +289,16 @@ def _recipe(data: Dataset, declared: Declaration | None, said: dict[str, Any]) -
     from sfumato.learning.pate.recipe import PateRecipe
     from sfumato.learning.pate.students import make_student
 
-    options = {} if said["steps"] is None else {"steps": said["steps"]}
+    options = named_values("student-option", said["student_option"])
+    options |= {} if said["steps"] is None else {"steps": said["steps"]}
+    options |= {"classes": len(data.classes)}
+    name = said["student"] or _STUDENTS.get(len(data.shape), "supervised")
+    origin = {} if said["tuned_on"] is None else {"origin": said["tuned_on"]}
     return PateRecipe(
         _plan(said, _unit(declared, said["unit"]), len(data.classes)),
-        make_student(said["student"], classes=len(data.classes), **options),
+        make_student(name, **options),
         teachers=said["teachers"], kind=said["kind"], rule=said["rule"], rounds=said["rounds"],
-        test_rows=said["test_rows"], seed=said["seed"],
+        test_rows=said["test_rows"], seed=said["seed"], **origin,
     )  # fmt: skip
 
 
@@ -246,22 +347,13 @@ def _noise_for(said: dict[str, Any], questions: int) -> float:
 
 
 def _aggregator(said: dict[str, Any], noise: float) -> Aggregator:
-    from sfumato.learning.pate import ConfidentMax, GaussianMax, InteractiveMax, LaplaceMax
+    from sfumato.learning.pate import LaplaceMax
+    from sfumato.learning.pate.named import aggregator_called
 
-    name, number = said["aggregator"], said["teachers"]
-    if name == "lnmax":
+    if said["aggregator"] == "lnmax":
         return LaplaceMax(noise)
-    if name == "gnmax":
-        return GaussianMax(noise)
-    threshold = _SHARE * number if said["threshold"] is None else said["threshold"]
-    check = _CHECK_RATIO * noise if said["sigma_check"] is None else said["sigma_check"]
-    if name == "confident":
-        return ConfidentMax(noise, threshold, check)
-    if name == "interactive":
-        return InteractiveMax(noise, threshold, check, number)
-    raise ValueError(
-        f"aggregator must be one of lnmax, gnmax, confident, interactive, got {name!r}"
-    )
+    checks = {name: said[name] for name in ("threshold", "sigma_check")}
+    return aggregator_called(said["aggregator"], noise, said["teachers"], **checks)
 
 
 # --- what is said ---------------------------------------------------------------------------------
@@ -297,6 +389,8 @@ def _tell(trained: PateTrained, seconds: float, as_json: bool) -> None:
     table.add_row("guarantee", str(record.guarantee))
     if trained.accuracy is not None:
         table.add_row("test accuracy", f"{100 * trained.accuracy:.2f} %")
+    elif (own := folder.read_curator("results.json").get("accuracy")) is not None:
+        table.add_row("test accuracy", f"{100 * own:.2f} % (on private rows: for your eyes only)")
     table.add_row("answers", f"{facts['answers']:,} of {facts['questions']:,} questions")
     if "data_dependent" in facts:
         told = facts["data_dependent"]

@@ -27,6 +27,7 @@ from sfumato.data.images import (
 )
 from sfumato.data.loading import dataset_names, load_dataset
 from sfumato.data.own import load_own
+from sfumato.data.own_inputs import load_inputs
 from sfumato.data.tables import (
     credit_ratings,
     load_table,
@@ -57,6 +58,7 @@ __all__ = [
     "images_present",
     "load_dataset",
     "load_images",
+    "load_inputs",
     "load_own",
     "load_table",
     "load_task",

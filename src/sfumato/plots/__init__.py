@@ -40,6 +40,9 @@ _DRAWERS = {
     "sfumato.attacks.inversion.results.Inversion": "attacks.inversions",
     "sfumato.attacks.extraction.fidelity.FidelityCurve": "attacks.fidelities",
     "sfumato.attacks.exposure.Exposure": "attacks.exposures",
+    "sfumato.learning.pate.privacy.curator.CuratorView": "teachers.views",
+    "sfumato.learning.pate.privacy.planning.PlannedCost": "teachers.costs",
+    "sfumato.learning.pate.privacy.effect.TeachersEffect": "teachers.effects",
 }
 """By the full name of a class: who draws it. A thing that exists has loaded its class."""
 
@@ -65,6 +68,11 @@ def plot(thing: Any, /, **options: Any) -> Drawing:
     FidelityCurve           how well a copy agrees                   unknowns, chance
     Exposure                bits of each canary; with surprises a    candidates, surprises
                             histogram
+    CuratorView             teachers' agreement, and epsilon
+                            against questions; curator's
+    PlannedCost             epsilon against answers
+    TeachersEffect          accuracy and epsilon against the number
+                            of teachers
     ======================  =======================================  ==========================
 
     Answers, runs and ledgers are drawn one at a time.

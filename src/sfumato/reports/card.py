@@ -28,6 +28,7 @@ from sfumato.reports.documents import (
     recorded,
 )
 from sfumato.reports.facts import NotOnRecord, Sources, delta_text, per_cent_text
+from sfumato.reports.pate_facts import is_pate, published_cost
 from sfumato.reports.training_figures import learning_curve_figure
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
 
 RECORD = promises.RECORD
 _ACCURACY, _CURVE = f"{RECORD}#/facts/accuracy", f"{RECORD}#/facts/curve"
+_COST = f"{RECORD}#/facts/data_dependent"
 _TEST_SET, _PRIVATE = f"{RECORD}#/facts/test_set", f"{RECORD}#/private"
 _COLUMNS = ("step", "accuracy", "epsilon")
 
@@ -150,6 +152,10 @@ def card_sections(sources: Sources, prefix: str = "") -> list[Section]:
         ("the whole guarantee", lambda: [*promises.trade_off(sources), *promises.deltas(sources)]),
         ("could a record be reconstructed?", lambda: promises.reconstruction(sources)),
     )
+    if sources.has(_COST):
+        promised = (
+            *promised, ("what it cost for these data", lambda: published_cost(sources)),
+        )  # fmt: skip
     parts = (
         ("the guarantee", lambda: promises.lead(sources)),
         *(() if promises.is_stamped(sources) else promised),
@@ -181,6 +187,8 @@ def _accuracy(sources: Sources) -> list[Block]:
         return [Paragraph(("No accuracy may be told in public. Test set: ", test, "."))]
     fact = sources.fact(_ACCURACY, per_cent_text)
     text = Paragraph(("Right on ", fact, " of its test set (", test, ")."))
+    if is_pate(sources):
+        return [text]
     return [text, *recorded(lambda: _learning_curve(sources, float(fact.value)))]
 
 

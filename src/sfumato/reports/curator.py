@@ -13,7 +13,7 @@ from typing import Any
 
 from sfumato.core.guarantee import round_up
 from sfumato.core.records import NOT_PRIVATE
-from sfumato.reports import findings
+from sfumato.reports import findings, pate_findings
 from sfumato.reports.card import RECORD, card_sections, fingerprints, release_sections
 from sfumato.reports.documents import (
     Block,
@@ -33,12 +33,13 @@ from sfumato.reports.facts import (
     at_least_text,
     per_cent_text,
 )
+from sfumato.reports.pate_facts import is_pate
 from sfumato.reports.promises import claimed, is_sound, is_stamped, promises_something
 from sfumato.reports.training_figures import accuracy_by_epsilon_figure
 
 __all__ = ["CuratorRun", "curator_report"]
 
-_RESULTS = "curator/results.json"
+_RESULTS = pate_findings.RESULTS
 _FILES = (RECORD, _RESULTS, findings.MEMBERSHIP, findings.INVERSION, findings.AUDIT)
 _EPSILON = f"{RECORD}#/guarantee/epsilon"
 
@@ -83,6 +84,10 @@ def curator_report(
         ("Is the promise kept?", lambda: findings.audits(named)),
     )
     sections = [Section(heading, recorded(make)) for heading, make in parts]
+    taught = {name: sources for name, sources in named.items() if is_pate(sources)}
+    if taught:
+        agreed = recorded(lambda: pate_findings.agreements(taught))
+        sections.append(Section("Did the teachers agree?", agreed))
     sections += release_sections(ledgers, answers, public=False)
     many = len(runs) > 1
     for run in runs:
@@ -184,6 +189,9 @@ def _accuracies(runs: Sequence[CuratorRun]) -> list[Block]:
 
 def _network(sources: Sources, name: str) -> str:
     """What was trained: runs of the same kind are one line."""
+    student = f"{RECORD}#/parameters/recipe/student/kind"
+    if is_pate(sources) and sources.has(student):
+        return f"teachers, and {sources.raw(student)}"
     parts = [f"{RECORD}#/parameters/recipe/{part}" for part in ("model", "features/kind")]
     if not all(sources.has(place) for place in parts):
         return name

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
-from typing import Any
 
-from sfumato.reports.documents import Block, Cell, Code, Missing, Table
-from sfumato.reports.facts import NotOnRecord, Sources, number_text, pointer
-from sfumato.reports.promises import RECORD
+from sfumato.reports.documents import Block, Code, Table
+from sfumato.reports.facts import Sources, number_text, pointer
+from sfumato.reports.pate_facts import is_pate, pate_extras, pate_rows, student_rows
+from sfumato.reports.promises import RECORD, recomputed
+from sfumato.reports.rows import Rows, in_words
 
 __all__ = ["method", "reproduction", "software"]
 
@@ -16,6 +16,8 @@ _PLAN, _RECIPE, _FACTS = (
     f"{RECORD}#/parameters/plan", f"{RECORD}#/parameters/recipe", f"{RECORD}#/facts",
 )  # fmt: skip
 _METHOD, _UNIT = f"{RECORD}#/method", f"{RECORD}#/guarantee/unit"
+_NEIGHBOURS_AT = f"{RECORD}#/guarantee/neighbours"
+_TRAINING = ("dp-sgd", "pate")
 _LOTS = {
     "poisson": "Poisson: every {one} by a coin of its own, anew for each step",
     "fixed-size": "of fixed size, drawn anew for each step",
@@ -36,8 +38,8 @@ _NEIGHBOURS = {
     "replace-one": "replace-one: the data with it, and with another in its place",
     "zero-out": "zero-out: the data with it, and with a blank in its place",
 }
-_ALWAYS = {_METHOD, _UNIT, f"{RECORD}#/guarantee/neighbours"}
-"""What every record says; DP-SGD says the rest of what is in the table, too, but for this:"""
+_ALWAYS = {_METHOD, _UNIT, _NEIGHBOURS_AT}
+"""What every record says; those of training say the rest of what is in the table, but for this:"""
 _SOMETIMES = {
     f"{_PLAN}/lots/max_size", f"{_PLAN}/clipping/clip",
     f"{_RECIPE}/canaries/count", f"{RECORD}#/guarantee/note", f"{_FACTS}/data/rows",
@@ -47,52 +49,67 @@ _SOMETIMES = {
 def method(sources: Sources) -> list[Block]:
     """One row for everything that a reader may ask; what this method does not have is left out."""
     sources.raw(RECORD)  # says what is missing where there is no record at all
-    rows: list[tuple[Cell, ...]] = []
-    missing: list[Block] = []
-    private_training = sources.has(_METHOD) and sources.raw(_METHOD) == "dp-sgd"
+    training = sources.has(_METHOD) and sources.raw(_METHOD) in _TRAINING
+    rows = Rows(sources, lambda at: at in _ALWAYS or (training and at not in _SOMETIMES))
+    rows.add("method", _METHOD)
+    rows.add("data", f"{_FACTS}/data/name")
+    rows.add("records taken, the first", f"{_FACTS}/data/rows")
+    rows.add("whom it protects", _UNIT, lambda unit: f"one {unit}")
+    if is_pate(sources):
+        rows.add("what is compared", _NEIGHBOURS_AT, in_words(_NEIGHBOURS))
+        pate_rows(rows)
+        _accounted(rows)
+        student_rows(rows)
+    else:
+        _dp_sgd_rows(rows)
+        _accounted(rows)
+        _network_rows(rows)
+    rows.add("hyper-parameters", f"{_FACTS}/tuning")
+    rows.add("test set", f"{_FACTS}/test_set")
+    if not is_pate(sources):
+        rows.add("canaries offered for an audit", f"{_RECIPE}/canaries/count")
+        rows.add("steps lost, and charged", f"{_FACTS}/steps_lost")
+    return rows.blocks()
 
-    def add(label: str, place: str, shown: Callable[[Any], str] | None = None) -> None:
-        try:
-            rows.append((label, sources.fact(place, shown)))
-        except NotOnRecord as absent:
-            expected = place in _ALWAYS or (private_training and place not in _SOMETIMES)
-            if expected or sources.has(place):
-                missing.append(Missing(str(absent)))
 
+def _dp_sgd_rows(rows: Rows) -> None:
+    """What gradient descent with noise has; other methods have some of it."""
+    sources, add = rows.sources, rows.add
     one, many = _sampled(sources)
     lots, observers = (
         {kind: text.format(one=one, many=many) for kind, text in words.items()}
         for words in (_LOTS, _OBSERVERS)
     )
-    add("method", _METHOD)
-    add("data", f"{_FACTS}/data/name")
-    add("records taken, the first", f"{_FACTS}/data/rows")
-    add("whom it protects", _UNIT, lambda unit: f"one {unit}")
     if sources.has(f"{_PLAN}/group_unit"):
         add(f"{many} of each, at most", f"{_PLAN}/records_per_unit")
     elif one != "record" and _more_than_one(sources, f"{_RECIPE}/rows_per_owner"):
         add("rows of each in a lot, at most", f"{_RECIPE}/rows_per_owner")
-    add("what is compared", f"{RECORD}#/guarantee/neighbours", _or_itself(_NEIGHBOURS))
-    add("the observer", f"{_PLAN}/lots/kind", _or_itself(observers))
+    add("what is compared", _NEIGHBOURS_AT, in_words(_NEIGHBOURS))
+    add("the observer", f"{_PLAN}/lots/kind", in_words(observers))
     add("size of the data, as declared", f"{_FACTS}/data/public_size")
-    add("lots", f"{_PLAN}/lots/kind", _or_itself(lots))
+    add("lots", f"{_PLAN}/lots/kind", in_words(lots))
     add(f"{many} in a lot, expected", f"{_PLAN}/lots/size")
     add(f"{many} in a lot, at most", f"{_PLAN}/lots/max_size")
     add("steps", f"{_PLAN}/steps")
     add("noise multiplier", f"{_PLAN}/noise_multiplier", number_text)
     add("clipping", f"{_PLAN}/clipping/kind")
     add("clip norm", f"{_PLAN}/clipping/clip", number_text)
-    add("noise from", f"{_FACTS}/noise_source", _or_itself(_NOISE))
-    add("accountant", f"{RECORD}#/guarantee/accountant")
-    add("the accountant's note", f"{RECORD}#/guarantee/note")
-    add("network", f"{_RECIPE}/model")
-    add("weights of the network", f"{_FACTS}/parameters")
-    add("public data and features", f"{_FACTS}/public_features")
-    add("hyper-parameters", f"{_FACTS}/tuning")
-    add("test set", f"{_FACTS}/test_set")
-    add("canaries offered for an audit", f"{_RECIPE}/canaries/count")
-    add("steps lost, and charged", f"{_FACTS}/steps_lost")
-    return [Table(("", ""), rows), *missing]
+    add("noise from", f"{_FACTS}/noise_source", in_words(_NOISE))
+
+
+def _network_rows(rows: Rows) -> None:
+    rows.add("network", f"{_RECIPE}/model")
+    rows.add("weights of the network", f"{_FACTS}/parameters")
+    rows.add("public data and features", f"{_FACTS}/public_features")
+
+
+def _accounted(rows: Rows) -> None:
+    """By whom, and what comes out if it is done again."""
+    rows.add("accountant", f"{RECORD}#/guarantee/accountant")
+    rows.add("the accountant's note", f"{RECORD}#/guarantee/note")
+    again = recomputed(rows.sources)
+    if again is not None:
+        rows.put("epsilon, computed again from the event", again)
 
 
 def software(sources: Sources) -> list[Block]:
@@ -109,7 +126,9 @@ def reproduction(sources: Sources) -> list[Block]:
     sources.fact(_RECIPE)
     name, data = sources.fact(_METHOD).value, sources.fact(f"{_FACTS}/data/name").value
     command = shlex.join(
-        ["sfumato", "train", str(name), "--like", RECORD, "--data", str(data), "--out", "again"]
+        ["sfumato", "train", str(name), "--like", RECORD, "--data", str(data)]
+        + (pate_extras(sources) if is_pate(sources) else [])
+        + ["--out", "again"]
     )
     return [Code(sources.computed(command, _RECIPE))]
 
@@ -137,7 +156,3 @@ def _plural(word: str) -> str:
 def _more_than_one(sources: Sources, place: str) -> bool:
     value = sources.raw(place) if sources.has(place) else 1
     return isinstance(value, int) and value > 1
-
-
-def _or_itself(words: dict[str, str]) -> Callable[[Any], str]:
-    return lambda value: words.get(str(value), str(value))

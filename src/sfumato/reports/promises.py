@@ -38,7 +38,7 @@ from sfumato.reports.figures import trade_off_figure
 
 __all__ = [
     "RECORD", "claimed", "deltas", "is_sound", "is_stamped", "lead", "limits", "promises",
-    "promises_something", "reconstruction", "trade_off",
+    "promises_something", "recomputed", "reconstruction", "trade_off",
 ]  # fmt: skip
 
 RECORD = "record.json"
@@ -50,6 +50,7 @@ _GROUPS = {2: "two", 3: "three"}
 _CHANGED = "the record was changed, or made by a faulty version. Do not rely on it."
 _PLANS = (f"{RECORD}#/parameters/plan", f"{RECORD}#/parameters")  # of a recipe, of an engine
 _ROWS = f"{RECORD}#/facts/data/rows"
+_TEACHERS = f"{RECORD}#/parameters/recipe/kind"
 _LARGE_DELTA = 0.01  # from here on a promise is not worth stating
 _TOLERANCE = 1e-3  # of epsilon, between two computations of the same
 _OWN = {"record": "your record", "person": "everything of yours"}
@@ -110,6 +111,19 @@ def claimed(sources: Sources) -> Cell:
     if not is_sound(sources):
         return "does not follow from its event"
     return sources.fact(f"{_GUARANTEE}/epsilon", epsilon_text)
+
+
+def recomputed(sources: Sources) -> Fact | None:
+    """The epsilon that follows from the event on record, at the delta that is claimed; or None."""
+    try:
+        guarantee = _guarantee(sources)
+        _event(sources)
+    except NotOnRecord:
+        return None
+    epsilon = _epsilon(_frozen(sources), guarantee)
+    if not isinstance(epsilon, float) or not math.isfinite(epsilon):
+        return None
+    return sources.computed(epsilon, _EVENT, epsilon_text)
 
 
 def _vouched(sources: Sources) -> None:
@@ -231,6 +245,13 @@ def limits(sources: Sources) -> list[Block]:
                 "The first ", sources.fact(_ROWS), " records of a larger table were taken. What is "
                 "stated holds for these as a table of their own. For the whole table, taking one "
                 "record out is a replacement among those taken: the next one moves up.",
+            )
+        )  # fmt: skip
+    if sources.has(_TEACHERS) and sources.raw(_TEACHERS) == "own":
+        items.append(
+            (
+                "It rests on a promise that was not checked: that one ", unit, " more or less "
+                "changes one teacher only. Whoever brought the teachers vouches for it.",
             )
         )  # fmt: skip
     place = f"{RECORD}#/facts/arithmetic"

@@ -237,8 +237,13 @@ def test_public_inputs_of_ones_own(digits, tmp_path):
 
 def test_a_student_that_cannot_take_the_inputs_is_refused_first(digits, tmp_path):
     wide = dataclasses.replace(digits, shape=(64,))
-    with pytest.raises(ValueError, match="shape"):
-        train_pate(recipe(), wide, out=tmp_path / "a")
+    flat = digits.test.inputs.reshape(-1, 64)
+    images = recipe(student=make_student("fixmatch"), kind="own")
+    with pytest.raises(ValueError, match="takes images, got rows of 64 columns"):
+        train_pate(images, wide, out=tmp_path / "a", unlabelled=flat, votes=np.ones((360, 10)))
+    two = recipe(student=make_student("supervised", classes=2))
+    with pytest.raises(ValueError, match="classes of the student must be 10, got 2"):
+        train_pate(two, digits, out=tmp_path / "a")
     assert not (tmp_path / "a").exists()
 
 
@@ -253,6 +258,113 @@ def test_bad_private_rows_do_not_show(tmp_path, digits):
         data = dataclasses.replace(digits, train=train)
         trained = train_pate(recipe(), data, out=tmp_path / str(rows))
         assert len(trained.answers) == 40
+
+
+# --- teachers of one's own ------------------------------------------------------------------------
+
+
+def right_votes(data, rows, teachers=8, wrong=1):
+    """Seven teachers know, one says the next class."""
+    labels = data.test.labels[:rows]
+    votes = np.zeros((rows, 10), dtype=np.int64)
+    votes[np.arange(rows), labels] = teachers - wrong
+    votes[np.arange(rows), (labels + 1) % 10] += wrong
+    return votes
+
+
+def test_votes_are_brought_along_and_no_private_row_is_read(digits, tmp_path):
+    nothing = Examples(None, None)  # would raise if it were looked at
+    data = dataclasses.replace(digits, train=nothing)
+    sharp = AnswerPlan(GaussianMax(0.01), answers=40)
+    own, votes = recipe(sharp, kind="own"), right_votes(digits, 260)
+    trained = train_pate(own, data, out=tmp_path / "a", votes=votes)
+    given = {answer.question: answer.label for answer in trained.answers}
+    assert given == {question: digits.test.labels[question] for question in given}
+    assert not (tmp_path / "a" / "curator" / "teachers").exists()
+    seen = json.loads((tmp_path / "a" / "curator" / "results.json").read_text())
+    assert seen["agreement"]["counts"][17] == 40  # seven of eight
+    facts = trained.record.facts
+    assert facts["parts_made_disjoint_by"].startswith("whoever brought the teachers")
+    assert "votes" not in json.dumps(trained.record.to_dict())
+
+
+def test_votes_of_ones_own_go_on_where_they_were_cut_off(digits, tmp_path):
+    own, votes, out = recipe(kind="own"), right_votes(digits, 260), tmp_path / "a"
+    first = train_pate(own, digits, out=out, votes=votes)
+    (out / "record.json").unlink()
+    with pytest.raises(ValueError, match=r"votes must be given .* got none for 'own'"):
+        train_pate(own, digits, out=out, resume=True)
+    again = train_pate(own, digits, out=out, votes=votes, resume=True)
+    assert again.answers == first.answers
+
+
+def test_bad_cells_of_votes_raise_nothing_and_bad_tables_do(digits, tmp_path):
+    votes = right_votes(digits, 260).astype(np.float64)
+    votes[::3] = np.nan
+    votes[1::3] = -7.5
+    votes[2::3] *= 1e300
+    trained = train_pate(recipe(kind="own"), digits, out=tmp_path / "a", votes=votes)
+    assert len(trained.answers) == 40
+    cases = [
+        ({"kind": "own"}, None, "got none for 'own'"),
+        ({}, votes, "got some for 'linear'"),
+        ({"kind": "own"}, votes[:200], "a row for each of the 260 public inputs"),
+        ({"kind": "own"}, votes[:, :9], "10 classes wide"),
+    ]
+    for change, given, message in cases:
+        with pytest.raises(ValueError, match=message):
+            train_pate(recipe(**change), digits, out=tmp_path / "b", votes=given)
+    assert not (tmp_path / "b").exists()
+
+
+def test_whoever_brings_teachers_names_the_unit(digits, tmp_path):
+    plan = dataclasses.replace(PLAN, unit="hospital")
+    votes = right_votes(digits, 260)
+    trained = train_pate(recipe(plan, kind="own"), digits, out=tmp_path / "a", votes=votes)
+    assert trained.record.guarantee.unit == "hospital"
+
+
+# --- what is public, and what is not --------------------------------------------------------------
+
+
+def test_who_made_the_parts_and_what_was_public_is_on_record(digits, tmp_path):
+    owned = dataclasses.replace(digits, owners=np.arange(len(digits.train.labels)))
+    person = recipe(dataclasses.replace(PLAN, unit="person"))
+    for number, (made, data, given, words) in enumerate(
+        [
+            (recipe(), digits, None, ("each record", "the public test set")),
+            (person, owned, digits.test.inputs, ("each one's rows", "given as public")),
+        ]
+    ):
+        out = tmp_path / str(number)
+        facts = train_pate(made, data, out=out, unlabelled=given).record.facts
+        assert words[0] in facts["parts_made_disjoint_by"]
+        assert facts["public_inputs_are"].startswith(words[1])
+
+
+def test_accuracy_on_private_rows_is_the_curator_s(digits, tmp_path):
+    hidden = dataclasses.replace(digits, test_is_public=False)
+    out = tmp_path / "a"
+    trained = train_pate(recipe(), hidden, out=out, unlabelled=digits.test.inputs)
+    assert trained.accuracy is None
+    assert trained.record.facts["test_set"].startswith("none that is public")
+    assert json.loads((out / "curator" / "results.json").read_text())["accuracy"] > 0.3
+    assert "accuracy" not in (out / "record.json").read_text()
+
+
+def test_the_first_rows_are_on_record_and_no_budget_is_charged_for_them(digits, tmp_path):
+    first = dataclasses.replace(digits, rows=500)
+    assert train_pate(recipe(), first, out=tmp_path / "a").record.facts["data"]["rows"] == 500
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.create("digits", Budget(80.0, 1e-5))
+    with pytest.raises(ValueError, match="rows must be left out with a ledger"):
+        train_pate(recipe(), first, out=tmp_path / "b", ledger=ledger, dataset="digits")
+    assert ledger.status("digits").reading == 0
+
+
+def test_a_test_set_smaller_than_what_is_kept_leaves_no_inputs(digits, tmp_path):
+    with pytest.raises(ValueError, match=r"but there are 0: .*--test-rows"):
+        train_pate(recipe(test_rows=1000), digits, out=tmp_path / "a")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@
 ``lira``               a likelihood ratio for each example, from models with it and without it
 ``rmia``               an example against the population, from few reference models
 ``white_box``          gradients and weights in the attacker's hands
+``learned_gradients``  an attack model learns from known members what gradients look like
+``whitened``           members' own gradients in the weights, less what all examples share
 
 ``reports``            what scores are worth: one report for every attack
 ``shadow_outputs``     shadow models, trained and asked

@@ -39,6 +39,7 @@ __all__ = [
     "gradient_batches",
     "gradient_features",
     "learned_scores",
+    "logistic_scores",
 ]
 
 NUMBERS = 2**23
@@ -125,18 +126,24 @@ def learned_scores(
         inside: whether each of those is a member.
         asked: features of the examples in question.
     """
+    if known.parts != asked.parts:
+        validation.fail("asked", "features of the same model", asked.parts)
+    return logistic_scores(known.table, inside, asked.table)
+
+
+def logistic_scores(
+    known: NDArray[np.float64], inside: ArrayLike, asked: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The same for any table of features, a row an example."""
     from sklearn.linear_model import LogisticRegression
 
     truth = np.asarray(inside, dtype=bool)
-    table = known.table
-    if truth.shape != (len(table),) or truth.all() or not truth.any():
-        validation.fail("inside", f"marks of either kind for {len(table)} examples", truth.shape)
-    if known.parts != asked.parts:
-        validation.fail("asked", "features of the same model", asked.parts)
-    centre, spread = table.mean(axis=0), np.maximum(table.std(axis=0), 1e-9)
+    if truth.shape != (len(known),) or truth.all() or not truth.any():
+        validation.fail("inside", f"marks of either kind for {len(known)} examples", truth.shape)
+    centre, spread = known.mean(axis=0), np.maximum(known.std(axis=0), 1e-9)
     model = LogisticRegression(class_weight="balanced", max_iter=1000)
-    model.fit((table - centre) / spread, truth)
-    return np.asarray(model.decision_function((asked.table - centre) / spread))
+    model.fit((known - centre) / spread, truth)
+    return np.asarray(model.decision_function((asked - centre) / spread))
 
 
 def gradient_batches(

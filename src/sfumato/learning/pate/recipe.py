@@ -22,10 +22,13 @@ from sfumato.learning.pate.students import Student
 from sfumato.learning.pate.teachers import recipe_names
 from sfumato.learning.recipes.recipe import NOT_STATED
 
-__all__ = ["RULES", "PateRecipe"]
+__all__ = ["OWN", "RULES", "PateRecipe"]
 
 RULES = ("random", "spread", "centres")
 """Ways to choose what to ask about, none of which looks at a label."""
+
+OWN = "own"
+"""The kind of teachers that are not trained here: their votes are brought along."""
 
 
 @final
@@ -37,7 +40,7 @@ class PateRecipe:
         plan: how many questions and answers, how noisy.
         student: how it learns.
         teachers: how many there are.
-        kind: what they are: "linear", "cnn-small", "pate-cnn".
+        kind: what they are: "linear", "cnn-small", "pate-cnn"; or :data:`OWN`.
         rule: how questions are chosen among public inputs: see :data:`RULES`.
         rounds: in how many turns an interactive aggregator is asked; the student learns between.
         test_rows: so many of the public test set are kept to test on, the last ones; the others
@@ -60,8 +63,9 @@ class PateRecipe:
     def __post_init__(self) -> None:
         if validation.count("teachers", self.teachers) < 2:
             validation.fail("teachers", "at least 2: one alone has no one to hide behind", 1)
-        if self.kind not in recipe_names():
-            validation.fail("kind of teachers", f"one of {', '.join(recipe_names())}", self.kind)
+        kinds = (*recipe_names(), OWN)
+        if self.kind not in kinds:
+            validation.fail("kind of teachers", f"one of {', '.join(kinds)}", self.kind)
         if self.rule not in RULES:
             validation.fail("rule", f"one of {', '.join(RULES)}", self.rule)
         validation.count("rounds", self.rounds)

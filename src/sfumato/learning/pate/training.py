@@ -13,6 +13,8 @@ answers    curator/answers.jsonl   what was answered stays, what was begun count
 student    curator/student-N/      goes on from the last checkpoint
 =========  ======================  ==============================================================
 
+Teachers of one's own are not trained here; their votes are copied into the run's folder.
+
 What leaves is what was answered, within the plan, and the student, which is made of answers and
 public inputs. Teachers, votes and everything measured of them are the curator's.
 """
@@ -40,12 +42,15 @@ from sfumato.learning.ensembles.stacking import untrained
 from sfumato.learning.pate.answering import Answer, Answering, NoMoreAnswers, check_budget
 from sfumato.learning.pate.ballots import Ballots
 from sfumato.learning.pate.privacy import curator_view
-from sfumato.learning.pate.recipe import PateRecipe
+from sfumato.learning.pate.public_inputs import PublicInputs, public_inputs
+from sfumato.learning.pate.recipe import OWN, PateRecipe
+from sfumato.learning.pate.recording import public_facts
 from sfumato.learning.pate.students import choose, choose_uncertain, logits_of
 from sfumato.learning.pate.teachers import (
     Parts,
     assign_records,
     assign_units,
+    checked_votes,
     kept_salt,
     teacher_recipe,
     train_teachers,
@@ -86,6 +91,7 @@ def train_pate(
     *,
     out: str | Path,
     unlabelled: NDArray[Any] | None = None,
+    votes: NDArray[Any] | None = None,
     resume: bool = False,
     ledger: Ledger | str | Path | None = None,
     dataset: str = "",
@@ -104,6 +110,9 @@ def train_pate(
             student sees and is tested on.
         out: the run's folder, new or empty.
         unlabelled: public inputs for the student, in the data set's shape, instead of its test set.
+        votes: of teachers of one's own (``recipe.kind`` is "own"), on every public input: (inputs,
+            classes) counts. No private row is then read here, and whoever gives them vouches that
+            one unit more or less changes one teacher only.
         resume: go on with the run in ``out``.
         ledger: each check and each answer is charged there first.
         dataset: whose budget.
@@ -121,8 +130,11 @@ def train_pate(
     folder = RunFolder(out)
     book = Ledger(ledger) if isinstance(ledger, (str, Path)) else ledger
     _check_unit(recipe, data)
-    public = _public_inputs(recipe, data, unlabelled)
-    run = _Run(recipe, data, public, folder, observer or Shown(), device, half, coins)
+    if book is not None:
+        _refuse_first_rows(data)
+    public = public_inputs(recipe, data, unlabelled)
+    own = _own_votes(recipe, public, len(data.classes), votes)
+    run = _Run(recipe, data, public, folder, observer or Shown(), device, half, coins, own)
     if not resume:
         check_budget(recipe.plan, book, dataset, analyst)
         folder.begin({"pate": recipe.to_dict()} | dict(request or {}))
@@ -133,16 +145,9 @@ def train_pate(
     return run.finish(book, dataset, analyst)
 
 
-@dataclass(frozen=True)
-class _Public:
-    """Public inputs: what the student sees, and what it is tested on."""
-
-    inputs: NDArray[Any]
-    test_inputs: NDArray[Any]
-    test_labels: NDArray[np.int64]
-
-
 def _check_unit(recipe: PateRecipe, data: Dataset) -> None:
+    if recipe.kind == OWN:
+        return  # whoever brings teachers says whom a part holds as a whole
     if data.owners is None and recipe.plan.unit != "record":
         raise ValueError(
             f"unit must be 'record' where rows have no owners, got {recipe.plan.unit!r}: declare "
@@ -150,31 +155,30 @@ def _check_unit(recipe: PateRecipe, data: Dataset) -> None:
         )
 
 
-def _public_inputs(recipe: PateRecipe, data: Dataset, unlabelled: NDArray[Any] | None) -> _Public:
-    inputs, labels = data.test
-    if unlabelled is not None:
-        if tuple(unlabelled.shape[1:]) != tuple(data.shape):
-            wanted = f"inputs of shape {tuple(data.shape)}, one a row"
-            validation.fail("unlabelled", wanted, tuple(unlabelled.shape))
-        tested = slice(None) if data.test_is_public else slice(0)
-        return _checked(recipe, _Public(unlabelled, inputs[tested], labels[tested]))
-    if not data.test_is_public:
+def _refuse_first_rows(data: Dataset) -> None:
+    if data.rows is not None:
         raise ValueError(
-            "a student needs public inputs to ask about, and this data set's test rows are not "
-            "public: give public inputs without labels (unlabelled, --unlabelled FILE)"
+            "rows must be left out with a ledger: adding or removing one record of the whole moves "
+            "another into the first rows. Or keep those rows in a file of their own, with a budget "
+            "of its own"
         )
-    kept = len(labels) if recipe.test_rows is None else len(labels) - recipe.test_rows
-    return _checked(recipe, _Public(inputs[:kept], inputs[kept:], labels[kept:]))
 
 
-def _checked(recipe: PateRecipe, public: _Public) -> _Public:
-    wanted = recipe.plan.most_questions
-    if len(public.inputs) < wanted:
+def _own_votes(
+    recipe: PateRecipe, public: PublicInputs, classes: int, votes: NDArray[Any] | None
+) -> NDArray[np.int64] | None:
+    """Of teachers of one's own; a bad cell raises nothing, a table of another shape does."""
+    if (votes is None) == (recipe.kind == OWN):
         raise ValueError(
-            f"there must be public inputs for all {wanted} questions of the plan, but there are "
-            f"{len(public.inputs)}: ask fewer, or give more of them"
+            "votes must be given for teachers of one's own (kind 'own'; --teacher-labels FILE), "
+            f"and for no others, got {'none' if votes is None else 'some'} for {recipe.kind!r}"
         )
-    return public
+    if votes is None:
+        return None
+    if votes.shape != (len(public.inputs), classes):
+        wanted = f"a row for each of the {len(public.inputs)} public inputs, {classes} classes wide"
+        validation.fail("votes", wanted, votes.shape)
+    return checked_votes(votes, recipe.teachers)
 
 
 class _Run:
@@ -184,19 +188,23 @@ class _Run:
         self,
         recipe: PateRecipe,
         data: Dataset,
-        public: _Public,
+        public: PublicInputs,
         folder: RunFolder,
         observer: Observer,
         device: str,
         half: bool,
         coins: Coins,
+        own_votes: NDArray[np.int64] | None,
     ) -> None:
         self.recipe, self.data, self.public, self.folder = recipe, data, public, folder
         self.observer, self.device, self.half, self.coins = observer, device, half, coins
-        self.classes, self.refused = len(data.classes), False
+        self.classes, self.refused, self._own_votes = len(data.classes), False, own_votes
         self._opinion_of: dict[int, NDArray[np.float64]] = {}
         shape = input_shape(data.shape)
-        self._kind = teacher_recipe(recipe.kind, shape, self.classes)
+        own = own_votes is not None
+        self._kind = None if own else teacher_recipe(recipe.kind, shape, self.classes)
+        if recipe.student.classes != self.classes:
+            validation.fail("classes of the student", f"{self.classes}", recipe.student.classes)
         untrained(lambda: recipe.student.network(shape))  # or says why not, before anything is read
 
     @cached_property
@@ -212,7 +220,7 @@ class _Run:
             journal=self.folder.curator / "answers.jsonl", coins=self.coins,
         )  # fmt: skip
         student = self._taught(answering)
-        accuracy = self._accuracy(student)
+        accuracy = self._accuracy(student, *self.public.tested)
         record = self._record(answering, accuracy)
         opinions = self._opinion_of if self._interactive else None
         published = None
@@ -224,7 +232,7 @@ class _Run:
             record.private = record.private and published.private
             epsilon = published.epsilon(self.recipe.plan.delta)
             record.facts["data_dependent"] = published.to_dict() | {"epsilon": epsilon}
-        self.folder.write_curator("results.json", self._for_the_curator(answering))
+        self.folder.write_curator("results.json", self._for_the_curator(answering, student))
         self.folder.write_model(student.state_dict())
         self.folder.write_record(record.to_dict())
         return PateTrained(student, record, accuracy, answering.answers, self.folder)
@@ -236,13 +244,18 @@ class _Run:
         file = self.folder.curator / f"votes-{number}"
         if file.exists():
             return Ballots.load(file)
-        votes = votes_of(self._teachers, self.pool[questions], self.classes)
-        made = Ballots(votes, questions.numpy())
+        asked = questions.numpy()
+        if self._own_votes is not None:
+            votes = self._own_votes[asked]
+        else:
+            votes = votes_of(self._teachers, self.pool[questions], self.classes)
+        made = Ballots(votes, asked)
         made.save(file)
         return made
 
     @cached_property
     def _teachers(self) -> Ensemble:
+        assert self._kind is not None
         inputs, labels = self.data.train
         known = labels_of(labels, self.classes).numpy()
         return train_teachers(
@@ -327,39 +340,30 @@ class _Run:
             folder=self.folder.curator / f"student-{number}", progress=self._told("student"),
         )  # fmt: skip
 
-    def _accuracy(self, student: nn.Module) -> float | None:
-        if not len(self.public.test_labels):
+    def _accuracy(
+        self, student: nn.Module, inputs: NDArray[Any], labels: NDArray[np.int64]
+    ) -> float | None:
+        """None without any rows to test on."""
+        if not len(labels):
             return None
-        found = logits_of(student, inputs_of(self.public.test_inputs, self.data.bounds))
-        wanted = labels_of(self.public.test_labels, self.classes)
+        found = logits_of(student, inputs_of(inputs, self.data.bounds))
+        wanted = labels_of(labels, self.classes)
         return float((found.argmax(1).cpu() == wanted).double().mean())
 
     # --- what is said ---------------------------------------------------------------------------
 
     def _record(self, answering: Answering, accuracy: float | None) -> Record:
-        record, data = answering.record(), self.data
+        record = answering.record()
         record.parameters = {"plan": self.recipe.plan.to_dict(), "recipe": self.recipe.to_dict()}
-        record.facts |= {
-            "data": {
-                "name": data.name,
-                "classes": list(data.classes),
-                "shape": list(data.shape),
-                "bounds": list(data.bounds),
-                "public_size": data.public_size,
-                "citation": data.citation,
-            },
-            "teachers": self.recipe.teachers,
-            "public_inputs": len(self.public.inputs),
-            "tuning": self.recipe.origin,
-            "test_set": "none" if accuracy is None else "public",
-            "stopped_by_the_ledger": self.refused,
-        }
-        if accuracy is not None:
-            record.facts["accuracy"] = accuracy
+        record.facts |= public_facts(self.recipe, self.data, self.public, accuracy)
+        record.facts["stopped_by_the_ledger"] = self.refused
         return record
 
-    def _for_the_curator(self, answering: Answering) -> dict[str, Any]:
-        """How far teachers agreed, and what answers cost for these votes: not to be published."""
+    def _for_the_curator(self, answering: Answering, student: nn.Module) -> dict[str, Any]:
+        """How far teachers agreed, and what answers cost for these votes: not to be published.
+
+        With the accuracy on test rows that are private, where there are any.
+        """
         if not answering.answers:
             return {}
         answered = [answer.by == "teachers" for answer in answering.answers]
@@ -368,9 +372,13 @@ class _Run:
             opinions = np.stack([self._opinion_of[answer.question] for answer in answering.answers])
         plan = self.recipe.plan
         delta = plan.delta or _NO_DELTA
-        return curator_view(
+        view = curator_view(
             answering.curator_votes(), plan.aggregator, delta, answered=answered, opinions=opinions
         ).to_dict()
+        accuracy = None
+        if not self.data.test_is_public:
+            accuracy = self._accuracy(student, *self.data.test)
+        return view if accuracy is None else view | {"accuracy": accuracy}
 
 
 _NO_DELTA = 1e-5  # data-dependent costs are stated at some delta, also where a plan is pure

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,7 +21,13 @@ from sfumato.learning.recipes.inputs import input_shape, inputs_of
 from sfumato.learning.recipes.recipe import Recipe
 from sfumato.learning.runs.folder import RunFolder
 
-__all__ = ["Run", "described", "initial_model", "load_run"]
+if TYPE_CHECKING:
+    from sfumato.learning.pate.recipe import PateRecipe
+
+__all__ = ["PATE", "Run", "described", "initial_model", "load_run"]
+
+PATE = "pate"
+"""The method of runs whose model is a student of many teachers."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +36,14 @@ class Run:
 
     Attributes:
         record: the run's record; public if the run was private.
-        recipe: how it was trained.
+        recipe: how it was trained, or in a run of PATE how its student was taught.
         model: from inputs in [0, 1], channels first, to logits; features included; in eval mode.
         classes: their names.
         folder: where it is.
     """
 
     record: Record
-    recipe: Recipe
+    recipe: Recipe | PateRecipe
     model: nn.Module
     classes: tuple[str, ...]
     folder: RunFolder
@@ -51,7 +58,7 @@ class Run:
         accuracy = self.record.facts.get("accuracy")
         rows: list[tuple[str, object]] = [
             ("guarantee", str(self.record.guarantee)),
-            ("features", self.recipe.features.kind),
+            self._how(),
             ("classes", ", ".join(self.classes)),
             ("hyper-parameters", self.recipe.origin),
             ("folder", str(self.folder.path)),
@@ -60,6 +67,11 @@ class Run:
             tested = " (public test set)" if self.record.facts.get("test_set") == "public" else ""
             rows.insert(1, ("accuracy", f"{accuracy:.2%}{tested}"))
         return facts_table(f"Run: {described(self.record)}", rows, stamp=self.record.warning)
+
+    def _how(self) -> tuple[str, object]:
+        if isinstance(self.recipe, Recipe):
+            return "features", self.recipe.features.kind
+        return "taught by", f"{self.recipe.teachers} teachers ({self.recipe.kind})"
 
     @torch.no_grad()
     def scores(self, inputs: NDArray, batch: int = 1024) -> NDArray[np.float64]:
@@ -110,6 +122,8 @@ def load_run(path: str | Path, *, run_code: bool = False) -> Run:
     """
     folder = RunFolder(path)
     record = Record.from_dict(folder.record())
+    if record.method == PATE:
+        return _student(record, folder)
     recipe = Recipe.from_dict(record.parameters["recipe"])
     if names_function(recipe.model) and not run_code:
         raise ValueError(
@@ -126,3 +140,11 @@ def load_run(path: str | Path, *, run_code: bool = False) -> Run:
     model = nn.Sequential(features, head)
     model.load_state_dict(folder.model())
     return Run(record, recipe, model.eval(), tuple(facts["classes"]), folder)
+
+
+def _student(record: Record, folder: RunFolder) -> Run:
+    """A run of PATE: its student."""
+    from sfumato.learning.pate.run_students import read_student
+
+    recipe, model = read_student(folder)
+    return Run(record, recipe, model, tuple(record.facts["data"]["classes"]), folder)

@@ -86,6 +86,20 @@ def test_what_is_wrong_is_not(use, operator, which, monkeypatch):
     assert believed(use, *other, 7, everywhere=True)
 
 
+def test_one_place_of_a_large_image_shows_in_its_norm(monkeypatch):
+    right = products._product_norms
+
+    def all_but_one(x, *others):
+        x = x.clone()
+        x[:, -1, -1] = 0
+        return right(x, *others)
+
+    monkeypatch.setattr(products, "_product_norms", all_but_one)
+    x, g = torch.ones(7, 210, 210, 3).bfloat16(), torch.ones(7, 210, 210, 4).bfloat16()
+    with pytest.warns(RuntimeWarning, match="differ from PyTorch"):
+        assert not believed("direct", x, g, MATRIX, 7, everywhere=True)
+
+
 def test_each_size_is_compared_once(monkeypatch):
     calls, right = [], products._product_sum
     monkeypatch.setattr(products, "_product_sum", lambda *a: calls.append(a) or right(*a))

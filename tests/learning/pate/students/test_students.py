@@ -127,6 +127,45 @@ def test_a_class_without_any_label_is_no_error(name, options, public):
     assert logits_of(network, images).isfinite().all()
 
 
+# --- rows of a table --------------------------------------------------------------------------
+
+
+def columns(public):
+    images, labels = public
+    return images.flatten(1), labels
+
+
+@pytest.mark.parametrize("hidden", [0, 5])
+def test_columns_are_learnt_from(public, hidden):
+    rows, labels = columns(public)
+    student = make_student("supervised", classes=2, steps=60, batch=4, rate=0.03, hidden=hidden)
+    network = student.fit(rows, rows[:6], labels[:6])
+    assert accuracy_of(network, rows, labels) == 1.0
+    sizes = [tuple(weight.shape) for weight in network.parameters()]
+    assert sizes == ([(5, 64), (5,), (2, 5), (2,)] if hidden else [(2, 64), (2,)])
+
+
+def test_a_linear_layer_on_columns_is_logistic_regression(public):
+    """Without smoothing and decay: the gradient vanishes where the layer ends."""
+    rows, labels = columns(public)
+    labels = labels.clone()
+    labels[:5] = 1 - labels[:5]  # so that it has an optimum
+    few = rows[:, :3]
+    student = make_student(
+        "supervised", classes=2, steps=300, batch=24, rate=0.2, smoothing=0.0, weight_decay=0.0
+    )
+    errors = student.fit(None, few, labels)(few).softmax(1) - torch.eye(2)[labels]
+    assert float((few.T @ errors / 24).abs().max()) < 1e-3
+    assert float(errors.mean(0).abs().max()) < 1e-3
+
+
+def test_the_gan_takes_columns_and_fixmatch_says_who_does(public):
+    rows, labels = columns(public)
+    small("gan", SMALL["gan"], steps=2).fit(rows, rows[:8], labels[:8])
+    with pytest.raises(ValueError, match=r"takes images, got rows of 64 columns.*'supervised'"):
+        small("fixmatch", SMALL["fixmatch"], steps=2).fit(rows, rows[:8], labels[:8])
+
+
 def test_a_folder_is_for_one_student(public, tmp_path):
     images, labels = public
     student = small("supervised", SMALL["supervised"], steps=1)
@@ -150,7 +189,7 @@ def test_bad_arguments_are_named(public):
         ((images[:, :, 1:], images[:2], labels[:2]), "inputs_unlabelled must be inputs of the"),
         ((None, images[:2] * torch.nan, labels[:2]), "inputs_labelled must be finite"),
         ((None, images[:2, 0, 0, 0], labels[:2]), r"inputs_labelled must be \(n, \*shape\)"),
-        ((None, images[:2, 0, 0], labels[:2]), "shape of an input must be"),
+        ((None, images[:2, 0], labels[:2]), "shape of an input must be"),
     ]
     for arguments, message in cases:
         with pytest.raises(ValueError, match=message):

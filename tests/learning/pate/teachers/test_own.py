@@ -6,7 +6,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.learning.pate.teachers import OwnTeachers, read_labels, read_votes, votes_of
+from sfumato.learning.pate.teachers import (
+    OwnTeachers,
+    checked_votes,
+    read_labels,
+    read_votes,
+    teachers_in,
+    votes_of,
+)
 
 QUERIES = np.arange(4.0)[:, None]
 
@@ -115,6 +122,25 @@ def test_one_vote_that_is_missing_moves_one_vote(tmp_path):
     np.save(tmp_path / "a.npy", np.array([[200, 50, 0], [199, 50, 0], [201, 50, 0]]))
     found = read_votes(tmp_path / "a.npy", 250, default_class=2)
     assert found.tolist() == [[200, 50, 0], [199, 50, 1], [201, 49, 0]]
+
+
+@given(st.lists(st.floats(-3, 12) | st.just(float("nan")), min_size=3, max_size=3))
+def test_counts_always_sum_to_the_teachers_and_good_ones_stay(cells):
+    votes = np.array([cells])
+    found = checked_votes(votes, 10, default_class=1)
+    assert found.sum() == 10
+    assert (found >= 0).all()
+    if (votes == np.rint(votes)).all() and (votes >= 0).all() and votes.sum() == 10:
+        assert found.tolist() == votes.astype(int).tolist()
+
+
+def test_a_file_of_labels_says_how_many_teachers(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((4, 7)))
+    (tmp_path / "a.csv").write_text("0,1,2\n1,1,1\n")
+    assert teachers_in(tmp_path / "a.npy") == 7
+    assert teachers_in(tmp_path / "a.csv") == 3
+    with pytest.raises(ValueError, match=r"ends in \.npy or \.csv"):
+        teachers_in(tmp_path / "a.txt")
 
 
 def test_a_teacher_that_changes_its_queries_changes_no_other():

@@ -29,7 +29,7 @@ Use = Literal["written", "gram", "gram, scaled", "direct", "one place", "row fac
 
 _UNITS = 64  # are compared, whatever the lot
 _AT_ONCE = 1 << 26  # numbers of a part of the twin's work
-_NEAR = 1e-4  # of squares: rounding is far below, one place of ten thousand at it
+_MOST_OFF, _ROUNDING = 1e-4, 1e-5  # of squares
 _believed: dict[Hashable, bool] = {}
 
 
@@ -122,17 +122,19 @@ class _Made:
     def has_squares(self, found: Tensor) -> bool:
         """Whether these are the squared norms."""
         return all(
-            _near(found[which], every.flatten(1).square().sum(1)) for which, every in self.formed()
+            self.near(found[which], every.flatten(1).square().sum(1))
+            for which, every in self.formed()
         )
+
+    def near(self, found: Tensor, expected: Tensor) -> bool:
+        """Of sums of squares, of which one place too few takes about one part in all places."""
+        off = min(_MOST_OFF, max(_ROUNDING, 0.25 / products.shape_of(*self.all).places))
+        return bool(((found - expected).abs() <= 0.5 + off * expected.abs()).all())
 
 
 def _same(found: Tensor, expected: Tensor) -> bool:
     """Of whole numbers, which float32 holds up to 2^24; beyond, as near as it does."""
     return bool(((found - expected).abs() <= 0.5 + 2.0**-22 * expected.abs()).all())
-
-
-def _near(found: Tensor, expected: Tensor) -> bool:
-    return bool(((found - expected).abs() <= 0.5 + _NEAR * expected.abs()).all())
 
 
 def _written(made: _Made) -> bool:
@@ -154,7 +156,8 @@ def _grams(made: _Made) -> bool:
     pairs, places = products.gram_facts(*made.all)
     for which, x, g in made.parts():
         expected = twins.gram(x, g, made.geometry, which.stop - which.start)
-        if not (_near(pairs[which], expected[0]) and _near(places[which], expected[1])):
+        found = pairs[which], places[which]
+        if not all(made.near(*both) for both in zip(found, expected, strict=True)):
             return False
     return True
 
@@ -171,7 +174,7 @@ def _gram_scaled(made: _Made) -> bool:
 def _one_place(made: _Made) -> bool:
     rows = made.x.flatten(1), made.g.flatten(1)
     lengths = all(
-        _near(products.row_lengths(row).square(), row.float().square().sum(1)) for row in rows
+        made.near(products.row_lengths(row).square(), row.float().square().sum(1)) for row in rows
     )
     return lengths and made.sums_to(products.weighted_rows(*rows, made.weights))
 
@@ -184,7 +187,7 @@ def _row_facts(made: _Made) -> bool:
     facts = products.row_facts(x, g, directions, geometry, units)
     for which, every in made.formed():
         expected = every.square(), every, every * directions
-        if not _near(facts[which], torch.stack([part.sum(2) for part in expected], 2)):
+        if not made.near(facts[which], torch.stack([part.sum(2) for part in expected], 2)):
             return False
     return _summed(made)
 

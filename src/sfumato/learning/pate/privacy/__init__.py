@@ -11,6 +11,9 @@ module                      what
 :mod:`.local`               how fast a data-dependent cost changes with the data
 :mod:`.smooth`              publishing a data-dependent cost, with noise and with its own cost
 :mod:`.planning`            before: how many answers for an epsilon, from assumed agreement
+:mod:`.assumed`             the agreement that is assumed: a guess, or as measured on public data
+:mod:`.choosing`            before: how many teachers, which noise
+:mod:`.effect`              more teachers, more privacy, less accuracy, on public data
 :mod:`.curator`             after, for the curator only: agreement and epsilon of real votes
 ==========================  ======================================================================
 
@@ -18,18 +21,23 @@ Budgets are charged by the data-independent cost. Data-dependent numbers are pri
 the curator, or leave through :class:`Sanitiser`.
 """
 
+from sfumato.learning.pate.privacy.assumed import Assumed, mnist_agreement
+from sfumato.learning.pate.privacy.choosing import best_of, for_answers, for_certainty
 from sfumato.learning.pate.privacy.confident import checked_independent, checked_rdp, compared
 from sfumato.learning.pate.privacy.costs import run_event
 from sfumato.learning.pate.privacy.curator import CuratorView, agreement, curator_view
+from sfumato.learning.pate.privacy.effect import TeachersEffect, teachers_effect
 from sfumato.learning.pate.privacy.gaussian import gaussian_independent, gaussian_rdp
 from sfumato.learning.pate.privacy.laplace import laplace_independent, laplace_rdp
 from sfumato.learning.pate.privacy.local import Answers, Checks, check_conditions
 from sfumato.learning.pate.privacy.planning import (
     Forecast,
+    PlannedCost,
     epsilon_after,
     explore,
     least_noise,
     most_answers,
+    planned_cost,
 )
 from sfumato.learning.pate.privacy.smooth import (
     PublishedCost,
@@ -40,12 +48,16 @@ from sfumato.learning.pate.privacy.smooth import (
 
 __all__ = [
     "Answers",
+    "Assumed",
     "Checks",
     "CuratorView",
     "Forecast",
+    "PlannedCost",
     "PublishedCost",
     "Sanitiser",
+    "TeachersEffect",
     "agreement",
+    "best_of",
     "check_conditions",
     "checked_independent",
     "checked_rdp",
@@ -54,12 +66,17 @@ __all__ = [
     "curator_view",
     "epsilon_after",
     "explore",
+    "for_answers",
+    "for_certainty",
     "gaussian_independent",
     "gaussian_rdp",
     "laplace_independent",
     "laplace_rdp",
     "least_noise",
+    "mnist_agreement",
     "most_answers",
+    "planned_cost",
     "run_event",
     "smooth_sensitivity",
+    "teachers_effect",
 ]

@@ -15,6 +15,7 @@ the data, to be shown or kept where only the owner reads. A data-dependent epsil
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
@@ -86,6 +87,20 @@ class CuratorView:
         """JSON-ready, for the curator's folder only, and says so."""
         return asdict(self) | {"curator_only": True}
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> CuratorView:
+        """The inverse of :meth:`to_dict`."""
+        shares, curve = data["agreement"], data["curve"]
+        lines = {name: tuple(curve[name]) for name in _LINES}
+        return cls(
+            dict(data["aggregator"]),
+            AgreementHistogram(tuple(shares["edges"]), tuple(shares["counts"])),
+            CostCurve(**lines, delta=curve["delta"]),
+        )
+
+
+_LINES = ("questions", "answers", "independent", "dependent")
+
 
 def agreement(votes: ArrayLike, bins: int = 20) -> AgreementHistogram:
     """The histogram of the first class's share. A question without votes counts as share 0."""
@@ -111,14 +126,15 @@ def curator_view(
         votes: (questions, classes) counts, in the order asked.
         aggregator: how votes become answers.
         delta: of the epsilons.
-        answered: which questions were answered; all by default.
+        answered: which questions were answered, or with which probability they would be, for
+            costs as they are to be expected; all by default.
         opinions: the student's (questions, classes) probabilities, for interactive answers.
         points: at how many numbers of questions epsilon is computed.
         bins: of the histogram.
     """
     counts = np.atleast_2d(np.asarray(votes, dtype=np.float64))
     asked = len(counts)
-    given = np.ones(asked, bool) if answered is None else np.asarray(answered, dtype=bool)
+    given = np.ones(asked) if answered is None else np.asarray(answered, dtype=np.float64)
     if given.shape != (asked,):
         validation.fail("answered", f"one truth value for each of {asked} rows", given.shape)
     at = np.unique(
@@ -132,7 +148,7 @@ def curator_view(
     dependent += given[:, None] * answer_costs(aggregator, counts, DEFAULT_ORDERS)
     curve = CostCurve(
         tuple(at.tolist()),
-        tuple(answers.tolist()),
+        tuple(np.rint(answers).astype(int).tolist()),
         _epsilons(independent, delta),
         _epsilons(np.cumsum(dependent, axis=0)[at - 1], delta),
         delta,

@@ -43,6 +43,7 @@ from sfumato.accounting.rdp import epsilon_from_rdp
 from sfumato.core import validation
 from sfumato.core.guarantee import Guarantee
 from sfumato.learning.pate.aggregators import Aggregator
+from sfumato.learning.pate.privacy.assumed import Assumed, as_assumed
 from sfumato.learning.pate.privacy.costs import (
     answer_costs,
     check_costs,
@@ -50,9 +51,17 @@ from sfumato.learning.pate.privacy.costs import (
     run_event,
     winning,
 )
-from sfumato.learning.pate.privacy.votes import Floats
 
-__all__ = ["Forecast", "epsilon_after", "explore", "least_noise", "most_answers"]
+__all__ = [
+    "Forecast",
+    "PlannedCost",
+    "epsilon_after",
+    "explore",
+    "least_noise",
+    "most_answers",
+    "planned_cost",
+    "questions_for",
+]
 
 _MOST_ANSWERS = 10**8
 
@@ -95,8 +104,9 @@ def most_answers(
 
     def fits(answers: int) -> bool:
         found = epsilon_after(
-            aggregator, answers, delta, questions=_asked(answers, ratio), accountant=accountant
-        )
+            aggregator, answers, delta, questions=questions_for(answers, ratio),
+            accountant=accountant,
+        )  # fmt: skip
         return found.epsilon <= epsilon
 
     if not fits(1):
@@ -110,8 +120,77 @@ def most_answers(
     return low
 
 
-def _asked(answers: int, ratio: float) -> int:
-    return max(answers, math.ceil(answers * min(ratio, 1e9)))
+def questions_for(answers: int, questions_per_answer: float) -> int:
+    """How many are asked for so many answers; never fewer."""
+    return max(answers, math.ceil(answers * min(questions_per_answer, 1e9)))
+
+
+@final
+@dataclass(frozen=True)
+class PlannedCost:
+    """Epsilon against the number of answers, whatever the votes. Public.
+
+    Attributes:
+        aggregator: how votes become answers, as a dictionary.
+        answers: after so many answers ...
+        questions: ... to so many questions ...
+        epsilons: ... epsilon for all data.
+        delta: of it.
+        accountant: by which theorem.
+    """
+
+    aggregator: dict[str, Any]
+    answers: tuple[int, ...]
+    questions: tuple[int, ...]
+    epsilons: tuple[float, ...]
+    delta: float
+    accountant: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return asdict(self)
+
+
+def planned_cost(
+    aggregator: Aggregator,
+    answers: int,
+    delta: float,
+    *,
+    questions_per_answer: float = 1.0,
+    accountant: Accountant | str = Accountant.PLD,
+    points: int = 25,
+) -> PlannedCost:
+    """What answers cost as they are given, up to so many.
+
+    Args:
+        aggregator: how votes become answers.
+        answers: the last point.
+        delta: of the epsilons.
+        questions_per_answer: how many questions are checked for one that is answered.
+        accountant: which theorem.
+        points: at how many numbers of answers.
+
+    >>> from sfumato.learning.pate.aggregators import GaussianMax
+    >>> cost = planned_cost(GaussianMax(sigma=40), 300, 1e-5, points=3)
+    >>> cost.answers, [round(epsilon, 2) for epsilon in cost.epsilons]
+    ((1, 150, 300), [0.11, 1.7, 2.5])
+    """
+    last = validation.count("answers", answers)
+    some = np.linspace(1, last, min(validation.count("points", points), last))
+    at = np.unique(some.astype(int)).tolist()
+    asked = [questions_for(number, questions_per_answer) for number in at]
+    found = [
+        epsilon_after(aggregator, number, delta, questions=questions, accountant=accountant)
+        for number, questions in zip(at, asked, strict=True)
+    ]
+    return PlannedCost(
+        aggregator.to_dict(),
+        tuple(at),
+        tuple(asked),
+        tuple(one.epsilon for one in found),
+        delta,
+        str(accountant),
+    )
 
 
 def least_noise(
@@ -154,6 +233,8 @@ class Forecast:
         questions: how many are asked for them, about.
         answered_share: of the questions, about.
         plurality: probability that an answer is the class with most votes.
+        right: probability that an answer is right, about: that of the class with most votes, and
+            that this one is right; None where the latter is not assumed.
         epsilon: for all data, of these answers and questions.
         epsilon_if_assumed: data-dependent, if votes were as assumed. A forecast.
         delta: of both.
@@ -165,6 +246,7 @@ class Forecast:
     questions: int
     answered_share: float
     plurality: float
+    right: float | None
     epsilon: float
     epsilon_if_assumed: float
     delta: float
@@ -176,11 +258,12 @@ class Forecast:
 
 def explore(
     options: Iterable[tuple[int, Aggregator]],
-    agreement: ArrayLike | Callable[[int], ArrayLike],
+    agreement: ArrayLike | Assumed | Callable[[int], ArrayLike | Assumed],
     epsilon: float,
     delta: float,
     *,
     opinions: ArrayLike | None = None,
+    answers: int | None = None,
     most_questions: int | None = None,
     accountant: Accountant | str = Accountant.RDP,
 ) -> list[Forecast]:
@@ -190,47 +273,41 @@ def explore(
         options: pairs of a number of teachers and an aggregator.
         agreement: (kinds of question, classes) assumed shares of the votes, all kinds equally
             frequent; or a function from the number of teachers to them, as more teachers have fewer
-            rows each and agree less.
+            rows each and agree less, such as :func:`~.assumed.mnist_agreement`.
         epsilon: the whole budget.
         delta: its delta.
         opinions: (kinds of question, classes) the student's assumed probabilities, for interactive
             answers.
+        answers: no more than these, even if more fit.
         most_questions: how many questions there are; no limit by default.
         accountant: which theorem; a ledger's by default.
     """
-    shares_of = agreement if callable(agreement) else lambda _: agreement
+    assumed = agreement if callable(agreement) else lambda _: agreement
+    limits = (answers, most_questions)
     return [
         _forecast(
             validation.count("teachers", teachers),
             aggregator,
-            _shares(shares_of(teachers)),
+            as_assumed(assumed(teachers)),
             opinions,
             (validation.positive("epsilon", epsilon), delta),
-            most_questions,
+            limits,
             accountant,
         )
         for teachers, aggregator in options
     ]
 
 
-def _shares(agreement: ArrayLike) -> Floats:
-    shares = np.atleast_2d(np.asarray(agreement, dtype=np.float64))
-    fine = np.isfinite(shares).all() and (shares >= 0).all()
-    if not fine or (shares.sum(axis=1) > 1 + 1e-9).any():
-        validation.fail("agreement", "rows of shares of the votes, of sum 1 at most", agreement)
-    return shares
-
-
 def _forecast(
     teachers: int,
     aggregator: Aggregator,
-    shares: Floats,
+    assumed: Assumed,
     opinions: ArrayLike | None,
     budget: tuple[float, float],
-    most_questions: int | None,
+    limits: tuple[int | None, int | None],
     accountant: Accountant | str,
 ) -> Forecast:
-    votes, (epsilon, delta) = teachers * shares, budget
+    votes, (epsilon, delta) = teachers * assumed.shares, budget
     passes = passing(aggregator, votes, opinions)
     share = float(passes.mean())
     weights = passes / max(passes.sum(), 1e-300)
@@ -238,24 +315,29 @@ def _forecast(
     answers = most_answers(
         aggregator, epsilon, delta, questions_per_answer=ratio, accountant=accountant
     )
+    wanted, most_questions = limits
+    if wanted is not None:
+        answers = min(answers, validation.count("answers", wanted))
     if most_questions is not None:
         answers = min(answers, int(validation.count("most_questions", most_questions) * share))
-    asked = _asked(answers, ratio) if answers else 0
-    spent, assumed = 0.0, 0.0
+    asked = questions_for(answers, ratio) if answers else 0
+    spent, forecast = 0.0, 0.0
     if answers:
         found = epsilon_after(aggregator, answers, delta, questions=asked, accountant=accountant)
         spent = found.epsilon
         each = weights @ answer_costs(aggregator, votes, DEFAULT_ORDERS)
         check = check_costs(aggregator, votes, DEFAULT_ORDERS, opinions).mean(axis=0)
-        assumed = epsilon_from_rdp(DEFAULT_ORDERS, answers * each + asked * check, delta)
+        forecast = epsilon_from_rdp(DEFAULT_ORDERS, answers * each + asked * check, delta)
+    wins = winning(aggregator, votes)
     return Forecast(
         teachers,
         aggregator.to_dict(),
         answers,
         asked,
         share,
-        float(weights @ winning(aggregator, votes)),
+        float(weights @ wins),
+        None if assumed.right is None else float(weights @ (wins * assumed.right)),
         spent,
-        assumed,
+        forecast,
         delta,
     )

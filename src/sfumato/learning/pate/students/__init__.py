@@ -10,9 +10,9 @@ public inputs and released answers only, so it costs no privacy, and neither doe
 inputs to ask about (:func:`choose`).
 
 ==============  ====================================================================================
-``supervised``  a small network on the labelled inputs, or a linear layer on wavelets
+``supervised``  a small network on the labelled inputs, or a linear layer on wavelets or columns
 ``gan``         PATE-G's: semi-supervised GAN with feature matching
-``fixmatch``    pseudo-labels on changed inputs, a moving average, doubt about wrong labels
+``fixmatch``    pseudo-labels on changed images, a moving average, doubt about wrong labels
 ==============  ====================================================================================
 """
 

@@ -62,7 +62,7 @@ def run(
 ) -> nn.Module:
     """All steps that are not done yet; torch's own generator is put back afterwards."""
     with _coins_put_back():
-        torch.manual_seed(derived_seed(seed, _FIRST))
+        first_coins(seed)
         learner = make()
         begun, state = store.begun()
         if state is not None:
@@ -76,6 +76,11 @@ def run(
                 store.keep(done, {n: part.state_dict() for n, part in learner.parts.items()})
             told(done, steps)
         return learner.result()
+
+
+def first_coins(seed: int) -> None:
+    """Seeds torch's generator for a student's first weights."""
+    torch.manual_seed(derived_seed(seed, _FIRST))
 
 
 @contextlib.contextmanager

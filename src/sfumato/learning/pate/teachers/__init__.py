@@ -15,7 +15,13 @@ from sfumato.learning.pate.teachers.assigning import (
     kept_salt,
     new_salt,
 )
-from sfumato.learning.pate.teachers.own import OwnTeachers, read_labels, read_votes
+from sfumato.learning.pate.teachers.own import (
+    OwnTeachers,
+    checked_votes,
+    read_labels,
+    read_votes,
+    teachers_in,
+)
 from sfumato.learning.pate.teachers.recipes import TeacherRecipe, recipe_names, teacher_recipe
 from sfumato.learning.pate.teachers.schedule import TeacherSchedule
 from sfumato.learning.pate.teachers.training import load_teachers, train_teachers
@@ -38,6 +44,7 @@ __all__ = [
     "agreement",
     "assign_records",
     "assign_units",
+    "checked_votes",
     "kept_salt",
     "labels_from_scores",
     "load_teachers",
@@ -48,6 +55,7 @@ __all__ = [
     "recipe_names",
     "teacher_labels",
     "teacher_recipe",
+    "teachers_in",
     "train_teachers",
     "votes_from_labels",
     "votes_of",

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from sfumato.core import validation
 from sfumato.learning.pate.teachers.voting import checked_default, checked_labels
 
-__all__ = ["OwnTeachers", "read_labels", "read_votes"]
+__all__ = ["OwnTeachers", "checked_votes", "read_labels", "read_votes", "teachers_in"]
 
 _NO_CLASS = -1
 
@@ -132,6 +132,15 @@ def read_labels(
     return checked_labels(table, classes, default_class)
 
 
+def teachers_in(path: str | Path, header: bool = False) -> int:
+    """How many teachers a file of labels is of: its columns, which are public.
+
+    Raises:
+        ValueError: if the file is no such table.
+    """
+    return _table(Path(path), header).shape[1]
+
+
 def read_votes(
     path: str | Path,
     teachers: int,
@@ -142,24 +151,35 @@ def read_votes(
 ) -> NDArray[np.int64]:
     """Counts of votes from a file: (queries, classes).
 
-    A cell that is no whole number from 0 counts as 0. Votes beyond the number of teachers are cut,
-    class by class; votes that are missing count for the default class. So one teacher still moves
-    one vote.
-
     Args:
         path: of a ``.npy`` or ``.csv`` file with a row for each query and a column for each class.
         teachers: how many there are.
         classes: how many columns there must be, if that is known.
-        default_class: see above.
+        default_class: see :func:`checked_votes`.
         header: whether the first line of a ``.csv`` file names the columns.
 
     Raises:
         ValueError: if the file is no such table. What stands in a cell raises nothing.
     """
-    teachers = validation.count("teachers", teachers)
     table = _table(Path(path), header)
     if classes is not None and table.shape[1] != validation.count("classes", classes):
         validation.fail("file", f"one with {classes} columns, one for each class", table.shape)
+    return checked_votes(table, teachers, default_class)
+
+
+def checked_votes(votes: NDArray[Any], teachers: int, default_class: int = 0) -> NDArray[np.int64]:
+    """Counts whose every row sums to the number of teachers: (queries, classes).
+
+    A cell that is no whole number from 0 to the number of teachers counts as 0. Votes beyond that
+    number are cut, class by class; votes that are missing count for the default class. So one
+    teacher still moves one vote, and what stands in a cell raises nothing.
+
+    >>> checked_votes(np.array([[1, 2, 0], [7, 1, 1], [3, 3, 3], [0, 1, 0]]), teachers=3).tolist()
+    [[1, 2, 0], [1, 1, 1], [3, 0, 0], [2, 1, 0]]
+    """
+    teachers, table = validation.count("teachers", teachers), np.asarray(votes)
+    if table.ndim != 2 or not table.shape[1] or table.dtype.kind not in "biuf":
+        validation.fail("votes", "a table of numbers, a column for each class", table.shape)
     default = checked_default(default_class, table.shape[1])
     counts = np.maximum(_classes_in(table, teachers + 1), 0)  # whole numbers from 0 to teachers
     so_far = np.minimum(np.cumsum(counts, axis=1), teachers)

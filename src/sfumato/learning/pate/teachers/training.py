@@ -55,7 +55,7 @@ from sfumato.learning.pate.teachers.laying import FiniteFeatures, LaidOut
 from sfumato.learning.pate.teachers.recipes import TeacherRecipe
 from sfumato.learning.recipes.inputs import labels_of
 
-__all__ = ["load_teachers", "train_teachers"]
+__all__ = ["first_weights", "load_teachers", "train_teachers"]
 
 Told = Callable[[int, int], object]
 """Told how many steps are done, of how many; the same for every table."""
@@ -148,6 +148,14 @@ def load_teachers(folder: str | Path, recipe: TeacherRecipe, teachers: int) -> E
     """
     features = FiniteFeatures(recipe.prepare)
     return load_ensemble(folder, recipe.make, _nobodys(teachers), features)
+
+
+def first_weights(make: Callable[[], nn.Module], seed: int, teacher: int) -> Weights:
+    """The weights that a teacher's training begins with; they follow from the seed, and are public.
+
+    The first axis, of length 1, counts models.
+    """
+    return fresh_weights(make, 1, derived_seed(seed, teacher, _INITIAL))
 
 
 def _nobodys(teachers: int) -> NDArray[np.bool_]:
@@ -243,7 +251,7 @@ class _Group:
     def __init__(self, job: _Job, group: range) -> None:
         self.job, self.group, schedule = job, group, job.recipe.schedule
         make = job.recipe.make
-        fresh = [fresh_weights(make, 1, derived_seed(job.seed, i, _INITIAL)) for i in group]
+        fresh = [first_weights(make, job.seed, teacher) for teacher in group]
         self.weights = {
             name: torch.cat([one[name] for one in fresh]).to(job.device) for name in fresh[0]
         }

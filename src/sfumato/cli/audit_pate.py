@@ -1,0 +1,363 @@
+"""``sfumato audit pate``: do released labels, and a student, keep what the plan promises?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sfumato.cli.options import AsJson
+from sfumato.cli.output import console, plain_table, print_json, working
+from sfumato.core.guarantee import round_down
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from sfumato.audit.findings import Finding
+    from sfumato.audit.labels import Law, Votes
+    from sfumato.core.randomness import Coins
+    from sfumato.learning.pate import AnswerPlan
+    from sfumato.learning.pate.aggregators import Aggregator, Opinion
+    from sfumato.learning.pate.students import Student
+    from sfumato.learning.runs import RunFolder
+
+__all__ = [
+    "audit_answers",
+    "audit_law",
+    "audit_pate_run",
+    "audit_student",
+    "label_law_of",
+    "pate",
+    "telling_votes",
+    "worst_votes",
+]
+
+_STUDENT_STEPS = 12
+_FEWEST_GAMES = 40  # of fewer, one side may have none to count
+
+
+def pate(
+    aggregator: Annotated[
+        str, typer.Option(help="lnmax, gnmax, confident or interactive.")
+    ] = "gnmax",
+    epsilon: Annotated[float, typer.Option(help="What is claimed.")] = 2.0,
+    delta: Annotated[float, typer.Option(help="Of the claim.")] = 1e-5,
+    answers: Annotated[int, typer.Option(help="At most so many answers.")] = 10,
+    questions: Annotated[
+        int | None, typer.Option(help="At most so many questions; as many as answers.")
+    ] = None,
+    teachers: Annotated[int, typer.Option(help="How many.")] = 250,
+    games: Annotated[int, typer.Option(help="With the canary or without.")] = 10_000,
+    student: Annotated[
+        int, typer.Option(help="Also train a student in each of so many games; 0 for none.")
+    ] = 0,
+    confidence: Annotated[float, typer.Option(help="Of the whole procedure.")] = 0.99,
+    as_json: AsJson = False,
+) -> None:
+    """Audits PATE's released labels on votes where one teacher matters most.
+
+    The adversary owns one teacher and moves its vote in every question; all labels are seen. By
+    law: what labels tell at most, computed. Played: what the code's own answers tell.
+
+    Examples:
+    sfumato audit pate
+
+    sfumato audit pate --aggregator confident --epsilon 4
+
+    sfumato audit pate --epsilon 8 --student 200
+    """
+    plan = _plan(aggregator, epsilon, delta, answers, questions, teachers)
+    if student:
+        _public_digits(plan.most_questions)  # or says why not, before anything is played
+    with working("auditing"):
+        tables = telling_votes(plan, teachers)
+        found = {
+            "labels, by law": audit_law(plan, worst_votes(plan, teachers)),
+            "labels, played": audit_answers(plan, tables, games=games, confidence=confidence),
+        }
+        if student:
+            found["student"] = audit_student(plan, tables, games=student, confidence=confidence)
+    if as_json:
+        print_json({"plan": plan.to_dict(), "audits": {n: f.to_dict() for n, f in found.items()}})
+    else:
+        _tell(plan, found)
+
+
+def _plan(
+    name: str, epsilon: float, delta: float, answers: int, questions: int | None, teachers: int
+) -> AnswerPlan:
+    """The plan with the least noise that may claim epsilon."""
+    from sfumato.core import validation
+    from sfumato.learning.pate import AnswerPlan
+    from sfumato.learning.pate.named import aggregator_called
+    from sfumato.learning.pate.privacy import least_noise
+
+    validation.at_least("teachers", teachers, 2)
+    noise = least_noise(
+        lambda x: aggregator_called(name, x, teachers), answers, epsilon, delta,
+        questions=answers if questions is None else questions,
+    )  # fmt: skip
+    return AnswerPlan(aggregator_called(name, noise, teachers), answers, questions, delta)
+
+
+# --- the votes ----------------------------------------------------------------------------------
+
+
+def worst_votes(plan: AnswerPlan, teachers: int) -> tuple[Votes, Votes]:
+    """Two tables of votes for two classes that differ by one vote a question.
+
+    Of all splits from a tie to unanimity, the one whose labels show most at the plan's delta, by
+    their law. What tells is often a label that is seldom given: nothing for few games.
+    """
+    from sfumato.audit.labels import audit_label_law
+
+    law = label_law_of(plan.aggregator, _opposite(plan))
+
+    def shown(tables: tuple[Votes, Votes]) -> float:
+        laws = (law(_sure_to_be_asked(plan, table)) for table in tables)
+        return audit_label_law(*laws, delta=plan.delta).epsilon
+
+    return max(_moved_splits(plan, teachers), key=shown)
+
+
+def telling_votes(plan: AnswerPlan, teachers: int) -> tuple[Votes, Votes]:
+    """The same, but the split on which a label tells most on average: for games."""
+    from sfumato.audit.labels import log_ratios
+
+    law = label_law_of(plan.aggregator, _opposite(plan))
+
+    def shown(tables: tuple[Votes, Votes]) -> float:
+        p, q = (law(table[:1]) for table in tables)
+        return float(((p - q) * log_ratios(p, q)).sum())
+
+    return max(_moved_splits(plan, teachers), key=shown)
+
+
+def _moved_splits(plan: AnswerPlan, teachers: int) -> list[tuple[Votes, Votes]]:
+    import numpy as np
+
+    from sfumato.audit.labels import moved_worst
+    from sfumato.learning.pate.games import vote_splits
+
+    law, found = label_law_of(plan.aggregator, _opposite(plan)), []
+    for split in vote_splits(teachers):
+        first, second = moved_worst(np.array([split]), law)
+        found.append(tuple(np.tile(row, (plan.most_questions, 1)) for row in (first, second)))
+    return found
+
+
+def _sure_to_be_asked(plan: AnswerPlan, votes: Votes) -> Votes:
+    """The questions before which the plan's answers cannot be used up."""
+    return votes[: plan.answers]
+
+
+def label_law_of(aggregator: Aggregator, opinion: Opinion | None = None) -> Law:
+    """The probabilities of what an aggregator releases, by its settings."""
+    from sfumato.audit.labels import Check, label_law
+    from sfumato.learning.pate import ConfidentMax, GaussianMax, InteractiveMax, LaplaceMax
+    from sfumato.learning.pate.aggregators import expected_votes
+
+    def law(votes: NDArray[np.int64]) -> NDArray[np.float64]:
+        if isinstance(aggregator, LaplaceMax):
+            return label_law(votes, "laplace", 1 / aggregator.gamma)
+        assert isinstance(aggregator, GaussianMax | ConfidentMax | InteractiveMax)
+        check = None
+        if isinstance(aggregator, ConfidentMax | InteractiveMax):
+            check = Check(aggregator.threshold, aggregator.sigma_check)
+        if isinstance(aggregator, InteractiveMax):
+            assert check is not None
+            assert opinion is not None
+            check = replace(check, expected=expected_votes(opinion, aggregator.teachers))
+        return label_law(votes, "gaussian", aggregator.sigma, check)
+
+    return law
+
+
+def _opposite(plan: AnswerPlan) -> Opinion | None:
+    """A student that is sure of the second of two classes, where teachers have the first."""
+    import numpy as np
+
+    return np.array([0.0, 1.0]) if plan.aggregator.needs_opinion else None
+
+
+# --- the audits ---------------------------------------------------------------------------------
+
+
+def audit_law(plan: AnswerPlan, tables: tuple[Votes, Votes]) -> Finding:
+    """What labels show if they follow their law; on the questions that are asked in any case."""
+    from sfumato.audit.labels import audit_label_law
+
+    law = label_law_of(plan.aggregator, _opposite(plan))
+    laws = (law(_sure_to_be_asked(plan, table)) for table in tables)
+    known = {"votes": [table[0].tolist() for table in tables]}
+    return audit_label_law(*laws, claim=plan.guarantee, facts=known)
+
+
+def audit_answers(
+    plan: AnswerPlan,
+    tables: tuple[Votes, Votes],
+    *,
+    games: int,
+    confidence: float = 0.99,
+    claimed: AnswerPlan | None = None,
+    coins: Coins | None = None,
+    analysis: str | None = None,
+    opinion: Opinion | None = None,
+) -> Finding:
+    """A lower bound from the answers that the code gives on either table.
+
+    Args:
+        plan: is played.
+        tables: votes with the adversary's teacher, and without.
+        games: how many in all.
+        confidence: of the whole procedure.
+        claimed: the plan whose guarantee and law is tested; by default the same.
+        coins: who is in, and the noise; by default the system's.
+        analysis: "gaussian" or "guesses"; by default the former for Gaussian noise.
+        opinion: the student's, for an interactive aggregator; by default the opposite of the votes.
+    """
+    from sfumato.audit.labels import label_score, log_ratios
+
+    promised = claimed or plan
+    thought = _opposite(plan) if opinion is None else opinion
+    law = label_law_of(promised.aggregator, thought)
+    ratios = log_ratios(law(tables[0]), law(tables[1]))
+    return _played(
+        plan, tables, lambda labels: label_score(labels, ratios), promised, games, confidence,
+        coins, analysis, thought,
+    )  # fmt: skip
+
+
+def audit_student(
+    plan: AnswerPlan,
+    tables: tuple[Votes, Votes],
+    *,
+    games: int,
+    confidence: float = 0.99,
+    student: Student | None = None,
+    coins: Coins | None = None,
+) -> Finding:
+    """The same by what a student says of the questions after it learnt from the answers.
+
+    Its weights follow from the labels, so it shows no more than they do.
+    """
+    from sfumato.audit.labels import log_ratios
+    from sfumato.learning.pate.games import student_probabilities
+    from sfumato.learning.pate.students import make_student
+
+    inputs = _public_digits(len(tables[0]))
+    learns = student or make_student(
+        "supervised", classes=tables[0].shape[1], features="scattering", steps=_STUDENT_STEPS,
+        rate=0.05, smoothing=0.0, average=0.5, weight_decay=0.0,
+    )  # fmt: skip
+    thought = _opposite(plan)
+    law = label_law_of(plan.aggregator, thought)
+    ratios = log_ratios(law(tables[0]), law(tables[1]))[:, :-1]
+
+    def score(labels: list[int | None]) -> float:
+        said = student_probabilities(learns, inputs, labels)
+        return 0.0 if said is None else float((said * ratios).sum())
+
+    return _played(plan, tables, score, plan, games, confidence, coins, None, thought)
+
+
+def _public_digits(questions: int) -> Tensor:
+    """So many inputs to ask about."""
+    from sfumato.data import load_dataset
+    from sfumato.learning.recipes.inputs import inputs_of
+
+    digits = load_dataset("digits")
+    if len(digits.test.labels) < questions:
+        raise ValueError(
+            f"questions must be at most {len(digits.test.labels)} where a student is audited, "
+            f"which learns from scikit-learn's digits, got {questions}"
+        )
+    return inputs_of(digits.test.inputs[:questions], digits.bounds)
+
+
+def _played(
+    plan: AnswerPlan,
+    tables: tuple[Votes, Votes],
+    score: Callable[[list[int | None]], float],
+    promised: AnswerPlan,
+    games: int,
+    confidence: float,
+    coins: Coins | None,
+    analysis: str | None,
+    opinion: Opinion | None,
+) -> Finding:
+    """Games in which the canary is there or not; above 0 a likelihood ratio says that it is."""
+    import numpy as np
+
+    from sfumato.audit import audit_games
+    from sfumato.core import validation
+    from sfumato.core.randomness import SYSTEM, fair_coins
+    from sfumato.learning.pate.games import released_labels
+
+    source = SYSTEM if coins is None else coins
+    how = analysis or ("guesses" if promised.aggregator.kind == "lnmax" else "gaussian")
+    included = fair_coins(validation.at_least("games", games, _FEWEST_GAMES), source)
+    scores = np.array([
+        score(released_labels(tables[0 if there else 1], plan, source, opinion))
+        for there in included
+    ])  # fmt: skip
+    finding = audit_games(
+        scores[included], scores[~included], claim=promised.guarantee, confidence=confidence,
+        threshold=0.0, analysis=how,
+    )  # fmt: skip
+    return replace(finding, facts={**finding.facts, "games": games})
+
+
+# --- a finished run -----------------------------------------------------------------------------
+
+
+def audit_pate_run(
+    folder: RunFolder, games: int, confidence: float, analysis: str | None
+) -> Finding:
+    """The same with a run's own votes, one of them moved in every question. The curator's."""
+    import numpy as np
+
+    from sfumato.audit.labels import audit_label_law, moved_worst
+    from sfumato.learning.pate.run_votes import read_run_votes
+
+    held = read_run_votes(folder.path)
+    if folder.request()["pate"]["rounds"] > 1:
+        raise ValueError(
+            "rounds must be 1 for an audit: later rounds' questions depend on the student's own "
+            "probabilities, which are not kept. Audit its plan instead (sfumato audit pate "
+            "--aggregator interactive)"
+        )
+    plan, votes = replace(held.plan, sanitiser=None), held.counts
+    same = np.full(votes.shape[1], 1 / votes.shape[1])  # nobody had learnt anything
+    opinion = same if plan.aggregator.needs_opinion else None
+    law = label_law_of(plan.aggregator, opinion)
+    tables = moved_worst(votes, law)
+    by_law = audit_label_law(
+        *(law(_sure_to_be_asked(plan, table)) for table in tables), claim=plan.guarantee
+    )
+    found = audit_answers(
+        plan, tables, games=games, confidence=confidence, analysis=analysis, opinion=opinion
+    )
+    facts = {**found.facts, "questions": len(tables[0]), "epsilon_by_law": by_law.epsilon}
+    return replace(found, private=True, facts=facts)
+
+
+# --- what is said -------------------------------------------------------------------------------
+
+
+def _tell(plan: AnswerPlan, found: dict[str, Finding]) -> None:
+    table = plain_table(f"{plan.answers} answers of {plan.aggregator.kind}: {plan.guarantee}")
+    for name in ("audit", "epsilon at least", "of the claim", "sure", "verdict"):
+        table.add_column(name, no_wrap=True)
+    for name, finding in found.items():
+        table.add_row(
+            name, f"{round_down(finding.epsilon):.10g}",
+            f"{finding.epsilon / plan.guarantee.epsilon:.0%}",
+            "certain" if finding.confidence == 1 else f"{finding.confidence:g}",
+            "REFUTED" if finding.refuted else "consistent",
+        )  # fmt: skip
+    console().print(table)
