@@ -3,12 +3,13 @@
     python benchmarks/pate_attacks.py audits
     python benchmarks/pate_attacks.py members --kinds linear cnn-small --folder runs/attacked
 
-"members" trains 250 teachers of each kind on the first 50,000 training images of MNIST, and a
-student at epsilon 2, unless the folder holds them already. Then an attacker with all weights in
-hand tells members from images that nobody was trained on (the last 10,000 of the training set, so
-that both sides are alike). Half of the members and half of the others are known to the attacker,
-and the other half counts. "audits" plays games with votes near a tie, one of which the adversary
-moves in every question.
+"members" trains 250 teachers of each kind on 50,000 training images of MNIST, and a student at
+epsilon 2, unless the folder holds them already. Then an attacker with all weights in hand tells
+members from others. Of a teacher, others are rows of other teachers, by a keyed hash; of the
+student, the 10,000 training images that were left out. These are chosen at random: the last 10,000
+are a little easier than the rest, and an attack of some power takes that for membership. Half of
+the members and half of the others are known to the attacker, and the other half counts.
+"audits" plays games with votes near a tie, one of which the adversary moves in every question.
 
 Tables for RESULTS.md go to standard output. Single thread: OMP_NUM_THREADS=1.
 """
@@ -16,13 +17,15 @@ Tables for RESULTS.md go to standard output. Single thread: OMP_NUM_THREADS=1.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
-from sfumato.cli.attacked import attacked
+from sfumato.attacks.targets import Target
+from sfumato.cli.attacked import Attacked
 from sfumato.cli.audit_pate import (
     audit_answers,
     audit_law,
@@ -31,11 +34,16 @@ from sfumato.cli.audit_pate import (
     telling_votes,
     worst_votes,
 )
-from sfumato.cli.main import main as sfumato
 from sfumato.cli.teachers import attack_suspects, student_and_teachers
+from sfumato.data import Dataset, Examples, load_dataset
+from sfumato.data.first_rows import first_rows
 from sfumato.learning.pate import AnswerPlan
 from sfumato.learning.pate.named import aggregator_called
 from sfumato.learning.pate.privacy import least_noise
+from sfumato.learning.pate.recipe import PateRecipe
+from sfumato.learning.pate.students import make_student
+from sfumato.learning.pate.training import train_pate
+from sfumato.learning.recipes.loading import load_run
 from sfumato.learning.runs import RunFolder
 
 ROWS, TEACHERS, DELTA = 50_000, 250, 1e-5
@@ -70,14 +78,24 @@ def audits(given: argparse.Namespace) -> None:
         print("| " + " | ".join(cells) + " |", flush=True)
 
 
-def trained(kind: str, folder: Path) -> Path:
-    """A finished run, made if there is none."""
-    out = folder / kind
+def shuffled() -> Dataset:
+    """MNIST, its training rows in random order."""
+    data = load_dataset("mnist")
+    order = np.random.default_rng(0).permutation(len(data.train.labels))
+    return replace(data, train=Examples(*(part[order] for part in data.train)))
+
+
+def trained(kind: str, folder: Path) -> Attacked:
+    """A finished run, made if there is none, and those who were left out."""
+    whole, out = shuffled(), folder / kind
+    data = first_rows(whole, ROWS)
     if not RunFolder(out).finished:
-        command = f"train pate --data mnist --rows {ROWS} --kind {kind} --epsilon 2 --out {out}"
-        with contextlib.suppress(SystemExit):
-            sfumato(command.split())
-    return out
+        recipe = PateRecipe(plan_of("gnmax", 2.0, 250), make_student("fixmatch"), TEACHERS, kind)
+        train_pate(recipe, data, out=out, resume=RunFolder(out).begun)
+    run = load_run(out)
+    others = Examples(*(part[ROWS:] for part in whole.train))
+    target = Target.of_module(run.model, str(out))
+    return Attacked(target, replace(data, test=others), run.claim, run.folder, run.recipe)
 
 
 def members(given: argparse.Namespace) -> None:
@@ -85,8 +103,7 @@ def members(given: argparse.Namespace) -> None:
     print("| attacked | attack | AUC | 95 % | found at 1 % false alarms | members |")
     print("| --- | --- | --- | --- | --- | --- |")
     for kind in given.kinds:
-        out, began = trained(kind, given.folder), time.monotonic()
-        what = attacked(out, None, None, None, None, False)
+        what, began = trained(kind, given.folder), time.monotonic()
         student, some = student_and_teachers(
             what, given.teachers, given.rows, given.others, given.seed
         )
@@ -99,7 +116,7 @@ def members(given: argparse.Namespace) -> None:
                     f"{report.roc.members:,}",
                 ]  # fmt: skip
                 print("| " + " | ".join(cells) + " |", flush=True)
-        found = audit_pate_run(RunFolder(out), given.games, 0.95, None)
+        found = audit_pate_run(RunFolder(given.folder / kind), given.games, 0.95, None)
         print(
             f"\n{kind}: the run's own answers show at least epsilon {found.epsilon:.3f} "
             f"(by law {found.facts['epsilon_by_law']:.3f}) of {found.claim}; "
@@ -115,8 +132,8 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", default=["linear", "cnn-small"])
     parser.add_argument("--folder", type=Path, default=Path("runs/attacked"))
     parser.add_argument("--teachers", type=int, default=10, help="attacked, one by one")
-    parser.add_argument("--rows", type=int, default=4000, help="members of the student")
-    parser.add_argument("--others", type=int, default=2000)
+    parser.add_argument("--rows", type=int, default=8000, help="members of the student")
+    parser.add_argument("--others", type=int, default=4000)
     parser.add_argument("--games", type=int, default=400, help="with a run's own votes")
     parser.add_argument("--draws", type=int, default=100_000, help="answers of all games")
     parser.add_argument("--students", type=int, default=400, help="trained for one audit")

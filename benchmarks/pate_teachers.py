@@ -2,6 +2,7 @@
 
     python benchmarks/pate_teachers.py --data mnist --teachers 250 --kind linear
     python benchmarks/pate_teachers.py --data mnist --teachers 250 --kind linear --serial 10
+    python benchmarks/pate_teachers.py --kind pate-cnn --device cuda --half --steps 20 --profile
 
 The serial loop is what one would write: a model, torch.optim, batches from a tensor, one teacher
 after the other, on the same features, with the same schedule; its seconds are for as many teachers
@@ -14,6 +15,8 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -65,6 +68,17 @@ def one_by_one(recipe: TeacherRecipe, inputs: Tensor, labels: Tensor, parts: Par
     return preparing / some, training / some
 
 
+@contextmanager
+def profiled(wanted: bool) -> Iterator[None]:
+    """Prints the kernels that took most, if asked to."""
+    if not wanted:
+        yield
+        return
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
+        yield
+    print(found.key_averages().table("cuda_time_total", row_limit=25, max_name_column_width=90))
+
+
 def report(labels: np.ndarray, right: np.ndarray, classes: int, scale: float) -> None:
     """Accuracies and agreement on the test set."""
     each = (labels == right[:, None]).mean(axis=0)
@@ -97,6 +111,7 @@ def main() -> None:
     parser.add_argument("--engine")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--half", action="store_true")
+    parser.add_argument("--profile", action="store_true", help="where a GPU's time goes")
     parser.add_argument("--scale", type=float, default=20.0, help="of the Laplace noise")
     parser.add_argument("--serial", type=int, default=0, help="teachers to train one by one")
     given = parser.parse_args()
@@ -117,10 +132,11 @@ def main() -> None:
     print(f"{given.device}, {torch.get_num_threads()} threads, torch {torch.__version__}")
     print(f"{recipe.schedule}")
     began = time.monotonic()
-    teachers = train_teachers(
-        recipe, inputs, labels, parts, device=given.device, half=given.half,
-        together=given.together, engine=given.engine,
-    )  # fmt: skip
+    with profiled(given.profile):
+        teachers = train_teachers(
+            recipe, inputs, labels, parts, device=given.device, half=given.half,
+            together=given.together, engine=given.engine,
+        )  # fmt: skip
     if given.device.startswith("cuda"):
         torch.cuda.synchronize()
     print(f"training       {time.monotonic() - began:.1f} s, features included")

@@ -84,6 +84,7 @@ def test_answers_of_a_run_are_audited_by_its_own_votes(run, folder):
     assert found["verdict"] == "consistent"
     assert 0 < found["facts"]["epsilon_by_law"] < found["claim"]["epsilon"]
     assert found["facts"]["questions"] == 40
+    assert found["channel"] == "curator"
     kept = folder / "a" / "curator" / "audit.json"
     assert json.loads(kept.read_text()) == found
     assert kept.stat().st_mode & 0o077 == 0

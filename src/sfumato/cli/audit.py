@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -66,7 +66,7 @@ def audit(
     with working("auditing"):
         finding = _audited_run(run, analysis, confidence, games)
     if as_json:
-        print_json(finding.to_dict())
+        print_json(_kept(finding))
     else:
         _tell(f"The run in {run}", finding)
 
@@ -80,8 +80,12 @@ def _audited_run(run: Path, analysis: str | None, confidence: float, games: int)
         finding = audit_pate_run(folder, games, confidence, analysis)
     else:
         finding = _by_canaries(folder, analysis or "guesses", confidence)
-    folder.write_curator(_AUDIT, finding.to_dict())
+    folder.write_curator(_AUDIT, _kept(finding))
     return finding
+
+
+def _kept(finding: Finding) -> dict[str, Any]:
+    return finding.to_dict() | ({"channel": "curator"} if finding.private else {})
 
 
 def _by_canaries(folder: RunFolder, analysis: str, confidence: float) -> Finding:

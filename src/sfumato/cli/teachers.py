@@ -39,15 +39,15 @@ def teachers(
     test: Test = None,
     number: Annotated[int, typer.Option(help="Teachers that are attacked, one by one.")] = 10,
     rows: Annotated[int, typer.Option(help="Members of the student that are tried.")] = 1000,
-    others: Annotated[int, typer.Option(help="Examples that nobody was trained on.")] = 1000,
+    others: Annotated[int, typer.Option(help="Others that are tried on each.")] = 1000,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Attacks a PATE run's student with its weights in hand, and single teachers likewise.
 
     Members are private rows: of a teacher those it learnt from, of the student those of all
-    teachers. Half of them are known to the attacker, who learns from these. It reads the curator's
-    folder: results are for you alone.
+    teachers. Others are rows of other teachers, or rows that nobody saw. Half of all are known to
+    the attacker, who learns from these. It reads the curator's folder: results are for you alone.
 
     Example: sfumato attack teachers --run runs/pate
     """
@@ -108,6 +108,10 @@ def student_and_teachers(
 ) -> tuple[Suspect, list[Suspect]]:
     """The student of a run, and so many of its teachers, chosen at random.
 
+    Others are, for a teacher, rows of other teachers: a keyed hash decides, so that both sides are
+    alike. For the student they are rows that nobody saw, which may differ from the members by
+    more than membership.
+
     Args:
         what: a run of PATE.
         number: of teachers.
@@ -133,13 +137,14 @@ def student_and_teachers(
         ),
         (what.inputs(own[0]), own[1]),
     )  # fmt: skip
-    outside, own = ((read.features(x), y) for x, y in (outside, own))
+    own = read.features(own[0]), own[1]
     found: list[Suspect] = []
     for teacher in chosen:
-        mine = read.parts.rows_of(teacher)
-        candidates = Candidates.of((read.features(ins[mine]), labels[mine]), outside)
-        model = read.ensemble.module(teacher)
-        found.append(Suspect(model, read.beginning(teacher), candidates, own))
+        mine, taught = read.parts.rows_of(teacher), read.parts.teacher_of
+        theirs = generator.permutation(np.flatnonzero((taught >= 0) & (taught != teacher)))[:others]
+        sides = [(read.features(ins[some]), labels[some]) for some in (mine, theirs)]
+        model, first = read.ensemble.module(teacher), read.beginning(teacher)
+        found.append(Suspect(model, first, Candidates.of(sides[0], sides[1]), own))
     return student, found
 
 
@@ -190,7 +195,9 @@ def _attacked_alone(
 
     target = Target.of_module(suspect.model)
     known, asked = known_and_asked(suspect.candidates, generator)
-    columns = _whitened(suspect, asked), _whitened(suspect, known)
+    inputs = np.concatenate([asked.inputs, known.inputs])
+    scores = _whitened(suspect, inputs, np.concatenate([asked.labels, known.labels]))
+    columns = scores[: len(asked)], scores[len(asked) :]
     return {
         "loss": loss_attack(target, asked),
         "learned from gradients": learned_gradient_attack(target, asked, known),
@@ -199,7 +206,9 @@ def _attacked_alone(
     }
 
 
-def _whitened(suspect: Suspect, candidates: Candidates) -> NDArray[np.float64]:
+def _whitened(
+    suspect: Suspect, inputs: NDArray[Any], labels: NDArray[np.int64]
+) -> NDArray[np.float64]:
     """Scores by gradients at the first weights, half-way and at the last: a column each."""
     from sfumato.attacks.membership.white_box import weight_change
     from sfumato.attacks.membership.whitened import whitened_scores
@@ -210,7 +219,7 @@ def _whitened(suspect: Suspect, candidates: Candidates) -> NDArray[np.float64]:
     scores = [
         whitened_scores(
             Target.of_module(_between(suspect.first, suspect.model, share)),
-            candidates.inputs, candidates.labels, update, suspect.population,
+            inputs, labels, update, suspect.population,
         )
         for share in _ALONG
     ]  # fmt: skip

@@ -10,6 +10,7 @@ import typer
 
 from sfumato.cli.options import AsJson
 from sfumato.cli.output import console, plain_table, print_json, working
+from sfumato.cli.train_label_dp import label_dp, resume_label_dp
 from sfumato.cli.train_like import read_like
 from sfumato.cli.train_options import (
     Budget,
@@ -35,6 +36,7 @@ app = typer.Typer(no_args_is_help=True, help="Train models privately.")
 app.command()(plain)
 app.command()(pate)
 app.command()(votes)
+app.command()(label_dp)
 
 _RUN = "Run"
 
@@ -205,6 +207,10 @@ def resume(
     if "pate" in request:
         request["ledger"] = ledger or request["ledger"]
         resume_pate(request, loaded, folder, device, progress, as_json)
+        return
+    if "label_dp" in request:
+        request["ledger"] = ledger or request["ledger"]
+        resume_label_dp(request, loaded, folder, device, progress, as_json)
         return
     begun = time.monotonic()
     trained = train(

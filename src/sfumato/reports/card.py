@@ -28,6 +28,7 @@ from sfumato.reports.documents import (
     recorded,
 )
 from sfumato.reports.facts import NotOnRecord, Sources, delta_text, per_cent_text
+from sfumato.reports.label_facts import is_label_dp
 from sfumato.reports.pate_facts import is_pate, published_cost
 from sfumato.reports.training_figures import learning_curve_figure
 
@@ -187,7 +188,7 @@ def _accuracy(sources: Sources) -> list[Block]:
         return [Paragraph(("No accuracy may be told in public. Test set: ", test, "."))]
     fact = sources.fact(_ACCURACY, per_cent_text)
     text = Paragraph(("Right on ", fact, " of its test set (", test, ")."))
-    if is_pate(sources):
+    if is_pate(sources) or is_label_dp(sources):
         return [text]
     return [text, *recorded(lambda: _learning_curve(sources, float(fact.value)))]
 

@@ -6,6 +6,7 @@ import shlex
 
 from sfumato.reports.documents import Block, Code, Table
 from sfumato.reports.facts import Sources, number_text, pointer
+from sfumato.reports.label_facts import is_label_dp, label_rows
 from sfumato.reports.pate_facts import is_pate, pate_extras, pate_rows, student_rows
 from sfumato.reports.promises import RECORD, recomputed
 from sfumato.reports.rows import Rows, in_words
@@ -62,6 +63,8 @@ def method(sources: Sources) -> list[Block]:
         student_rows(rows)
     else:
         _dp_sgd_rows(rows)
+        if is_label_dp(sources):
+            label_rows(rows)
         _accounted(rows)
         _network_rows(rows)
     rows.add("hyper-parameters", f"{_FACTS}/tuning")

@@ -87,6 +87,18 @@ def test_each_model_is_as_if_trained_alone(images, engine, optimizer):
             torch.testing.assert_close(both.weights[name][number], weight, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("engine", ["recorded", "fused", "stacked"])
+def test_on_a_gpu_models_are_what_they_are_on_a_cpu(images, engine):
+    subsets, schedule = half_each(6, 60, seed=1), Schedule(2, 8, rate=0.05)
+    here = train_ensemble(network, *images, subsets, schedule, seed=5)
+    there = train_ensemble(
+        network, *images, subsets, schedule, seed=5, device="cuda", engine=engine
+    )
+    for name, weights in here.weights.items():
+        assert torch.allclose(there.weights[name].cpu(), weights, atol=2e-3), name
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_model_never_reads_the_rows_of_others(images, engine):
     subsets = disjoint(3, 60, seed=1)
@@ -274,7 +286,8 @@ def test_mistakes(images):
         )  # fmt: skip
     with pytest.raises(ValueError, match="an even number"):
         half_each(3, 10, seed=0)
-    with pytest.raises(ValueError, match="no GPU"):
-        train_ensemble(network, inputs, labels, np.ones((2, 60), bool), engine="recorded")
+    for engine in ("recorded", "fused"):
+        with pytest.raises(ValueError, match="no GPU"):
+            train_ensemble(network, inputs, labels, np.ones((2, 60), bool), engine=engine)
     with pytest.raises(ValueError, match="one of apart"):
         train_ensemble(network, inputs, labels, np.ones((2, 60), bool), engine="x")

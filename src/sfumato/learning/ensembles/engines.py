@@ -5,6 +5,8 @@ stacked    every operation once for all models: for models so small that startin
            costs more than the operation
 apart      model by model, one on each core: on CPUs, where grouped convolutions are slow
 recorded   model by model, recorded once and replayed side by side: on GPUs
+fused      the same, each model's operations joined by the compiler first: on GPUs, for steps that
+           take long enough to make up for compiling
 =========  =======================================================================================
 """
 
@@ -25,9 +27,9 @@ from sfumato.core import validation
 from sfumato.learning.ensembles.optimizers import Optimizer
 from sfumato.learning.ensembles.stacking import Weights, logits_of, weighted_loss
 
-__all__ = ["ENGINES", "Apart", "Engine", "Recorded", "Stacked", "make_engine"]
+__all__ = ["ENGINES", "Apart", "Engine", "Fused", "Recorded", "Stacked", "make_engine"]
 
-ENGINES = ("apart", "recorded", "stacked")
+ENGINES = ("apart", "fused", "recorded", "stacked")
 """The names of engines; see the module."""
 
 _STREAMS = 8  # more made nothing faster on an H200
@@ -58,9 +60,9 @@ def make_engine(
     chosen = name or ("recorded" if on_gpu else "apart")
     if chosen not in ENGINES:
         validation.fail("engine", f"one of {', '.join(ENGINES)}", name)
-    if chosen == "recorded" and not on_gpu:
+    if chosen in ("fused", "recorded") and not on_gpu:
         validation.fail("engine", "'apart' or 'stacked' where there is no GPU", name)
-    kinds = {"apart": Apart, "recorded": Recorded, "stacked": Stacked}
+    kinds = {"apart": Apart, "fused": Fused, "recorded": Recorded, "stacked": Stacked}
     return kinds[chosen](skeleton, weights, optimizer, half)
 
 
@@ -113,8 +115,13 @@ class _OwnGradients:
         own = {name: self._own(weight[model]) for name, weight in self.weights.items()}
         kind = inputs.device.type
         with torch.autocast(kind, torch.bfloat16, self.half, cache_enabled=False):
-            loss = weighted_loss(logits_of(self._skeletons[model], own, inputs), labels, counted)
+            loss = self._loss(self._skeletons[model], own, inputs, labels, counted)
         return torch.autograd.grad(loss, list(own.values()))
+
+    def _loss(
+        self, skeleton: nn.Module, own: Weights, inputs: Tensor, labels: Tensor, counted: Tensor
+    ) -> Tensor:
+        return weighted_loss(logits_of(skeleton, own, inputs), labels, counted)
 
     def _own(self, weight: Tensor) -> Tensor:
         if self._channels_last and weight.dim() == 4:
@@ -157,7 +164,6 @@ def _one_thread_each() -> Iterator[ThreadPoolExecutor | None]:
         torch.set_num_threads(threads)
 
 
-@final
 class Recorded(_OwnGradients):
     """Every model's own operations, recorded once as a CUDA graph on several streams.
 
@@ -226,3 +232,26 @@ class Recorded(_OwnGradients):
         for stream in self._streams:
             here.wait_stream(stream)
         self._update(each, counted, self._at)
+
+
+@final
+class Fused(Recorded):
+    """As :class:`Recorded`, with fewer and larger operations: ``torch.compile`` of one model's."""
+
+    def __init__(
+        self, skeleton: nn.Module, weights: Weights, optimizer: Optimizer, half: bool
+    ) -> None:
+        super().__init__(skeleton, weights, optimizer, half)
+        whole = super()._loss
+        first = self._skeletons[0]  # all are the same, and one is compiled
+
+        def loss(own: Weights, inputs: Tensor, labels: Tensor, counted: Tensor) -> Tensor:
+            return whole(first, own, inputs, labels, counted)
+
+        self._compiled = torch.compile(loss, fullgraph=True, dynamic=False)
+
+    def _loss(
+        self, skeleton: nn.Module, own: Weights, inputs: Tensor, labels: Tensor, counted: Tensor
+    ) -> Tensor:
+        del skeleton
+        return self._compiled(own, inputs, labels, counted)

@@ -46,6 +46,7 @@ from sfumato.learning.pate.public_inputs import PublicInputs, public_inputs
 from sfumato.learning.pate.recipe import OWN, PateRecipe
 from sfumato.learning.pate.recording import public_facts
 from sfumato.learning.pate.students import choose, choose_uncertain, logits_of
+from sfumato.learning.pate.students.spreading import public_features
 from sfumato.learning.pate.teachers import (
     Parts,
     assign_records,
@@ -296,7 +297,9 @@ class _Run:
         """By what is public alone."""
         if student is not None:
             return choose_uncertain(count, self.pool, student, asked=asked)
-        return choose(self.recipe.rule, count, self.pool, asked=asked, seed=self.recipe.seed)
+        rule, seed = self.recipe.rule, self.recipe.seed
+        seen = self.pool if rule == "random" else public_features(self.pool)
+        return choose(rule, count, seen, asked=asked, seed=seed)
 
     def _ask(self, answering: Answering, chosen: Tensor, student: nn.Module | None) -> None:
         """Until the plan is used up, or the ledger refuses: then with what was answered."""

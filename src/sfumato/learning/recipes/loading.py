@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -22,12 +22,16 @@ from sfumato.learning.recipes.recipe import Recipe
 from sfumato.learning.runs.folder import RunFolder
 
 if TYPE_CHECKING:
+    from sfumato.learning.label_dp.recipe import LabelRecipe
     from sfumato.learning.pate.recipe import PateRecipe
 
-__all__ = ["PATE", "Run", "described", "initial_model", "load_run"]
+__all__ = ["LABEL_DP", "PATE", "Run", "described", "initial_model", "load_run"]
 
 PATE = "pate"
 """The method of runs whose model is a student of many teachers."""
+
+LABEL_DP = "label-dp"
+"""The method of runs in which labels alone are private."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Run:
     """
 
     record: Record
-    recipe: Recipe | PateRecipe
+    recipe: Recipe | PateRecipe | LabelRecipe
     model: nn.Module
     classes: tuple[str, ...]
     folder: RunFolder
@@ -71,7 +75,10 @@ class Run:
     def _how(self) -> tuple[str, object]:
         if isinstance(self.recipe, Recipe):
             return "features", self.recipe.features.kind
-        return "taught by", f"{self.recipe.teachers} teachers ({self.recipe.kind})"
+        if self.record.method == LABEL_DP:
+            return "private", "labels alone"
+        taught = cast("PateRecipe", self.recipe)
+        return "taught by", f"{taught.teachers} teachers ({taught.kind})"
 
     @torch.no_grad()
     def scores(self, inputs: NDArray, batch: int = 1024) -> NDArray[np.float64]:
@@ -124,6 +131,8 @@ def load_run(path: str | Path, *, run_code: bool = False) -> Run:
     record = Record.from_dict(folder.record())
     if record.method == PATE:
         return _student(record, folder)
+    if record.method == LABEL_DP:
+        return _of_private_labels(record, folder)
     recipe = Recipe.from_dict(record.parameters["recipe"])
     if names_function(recipe.model) and not run_code:
         raise ValueError(
@@ -147,4 +156,12 @@ def _student(record: Record, folder: RunFolder) -> Run:
     from sfumato.learning.pate.run_students import read_student
 
     recipe, model = read_student(folder)
+    return Run(record, recipe, model, tuple(record.facts["data"]["classes"]), folder)
+
+
+def _of_private_labels(record: Record, folder: RunFolder) -> Run:
+    """A run with private labels."""
+    from sfumato.learning.label_dp.run_models import read_label_model
+
+    recipe, model = read_label_model(folder)
     return Run(record, recipe, model, tuple(record.facts["data"]["classes"]), folder)

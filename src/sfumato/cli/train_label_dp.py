@@ -1,0 +1,300 @@
+"""``sfumato train label-dp``: inputs are public, labels are private, each is randomised once."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfumato.cli.options import AsJson
+from sfumato.cli.output import console, plain_table, print_json, working
+from sfumato.cli.train_options import (
+    Budget,
+    Chosen,
+    Source,
+    Watched,
+    declaration_at,
+    device_called,
+    loaded_data,
+    named_values,
+    without_password,
+)
+from sfumato.core import validation
+
+if TYPE_CHECKING:
+    from sfumato.data import Dataset
+    from sfumato.learning.label_dp import LabelRecipe, LabelTrained
+
+__all__ = ["label_dp", "resume_label_dp"]
+
+_PRIVACY, _LEARNING, _RUN = "Privacy", "Learning", "Run"
+_RECIPE = (
+    "mechanism", "targets", "rounds", "temperature", "network", "epochs", "batch", "seed",
+)  # fmt: skip
+_CHOICES = ("epsilon", "stages", "preset", "first_share", "mixup", "network_option", *_RECIPE)
+
+
+def _option(panel: str, text: str, *names: str) -> Any:
+    return typer.Option(*names, help=text, rich_help_panel=panel)
+
+
+def label_dp(
+    data: Source.Data,
+    out: Watched.Out = None,
+    declared: Source.Declared = None,
+    test: Source.Test = None,
+    rows: Source.Rows = None,
+    epsilon: Budget.Epsilon = None,
+    stages: Annotated[
+        int | None, _option(_PRIVACY, "1, or 2 (default): the second asks within a prior.")
+    ] = None,
+    mechanism: Annotated[
+        str | None, _option(_PRIVACY, "response (default), or alibi, which has one stage.")
+    ] = None,
+    first_share: Annotated[
+        float | None, _option(_PRIVACY, "Of the labels, in the first of two stages.")
+    ] = None,
+    temperature: Annotated[
+        float | None, _option(_PRIVACY, "Divides the first stage's logits to make the prior.")
+    ] = None,
+    preset: Annotated[
+        str | None,
+        _option(_LEARNING, "wavelets, resnet18 or table; by default by the shape of the inputs."),
+    ] = None,
+    targets: Annotated[
+        str | None, _option(_LEARNING, "hard, soft or debiased: what networks learn from reports.")
+    ] = None,
+    rounds: Annotated[
+        int | None, _option(_LEARNING, "Networks after each other, each on the last one's labels.")
+    ] = None,
+    network: Annotated[str | None, _option(_LEARNING, "mlp, small-cnn, resnet18, ...")] = None,
+    network_option: Annotated[
+        list[str] | None, _option(_LEARNING, "NAME=VALUE for the network; may be repeated.")
+    ] = None,
+    epochs: Annotated[float | None, _option(_LEARNING, "Of each network's training.")] = None,
+    batch: Annotated[int | None, _option(_LEARNING, "Rows of a step.")] = None,
+    mixup: Annotated[
+        float | None, _option(_LEARNING, "Alpha of mixup, in all stages; 0 for none.")
+    ] = None,
+    seed: Annotated[int | None, _option(_RUN, "Public; privacy does not rest on it.")] = None,
+    tuned_on: Chosen.TunedOn = None,
+    like: Chosen.Like = None,
+    ledger: Annotated[
+        str | None, _option(_PRIVACY, "Charge this ledger, before any label is read.")
+    ] = None,
+    dataset: Annotated[
+        str, _option(_PRIVACY, "Whose budget of labels: unit label, relation replace-one.")
+    ] = "",
+    analyst: Annotated[str, _option(_PRIVACY, "In whose name.")] = "",
+    device: Watched.Device = "auto",
+    half: Annotated[bool, _option(_RUN, "Networks compute in bfloat16.")] = False,
+    minutes: Annotated[
+        float | None, _option(_RUN, "Stop after so many; sfumato train resume goes on.")
+    ] = None,
+    dry_run: Annotated[
+        bool, _option(_RUN, "Say what it would cost, charge nothing, and stop.")
+    ] = False,
+    progress: Watched.Progress = None,
+    as_json: AsJson = False,
+) -> None:
+    """Trains with private labels and public inputs: each label is randomised once.
+
+    The guarantee is for replacing one label, and says nothing about inputs. Cut off, the run goes
+    on by sfumato train resume; no label is randomised twice.
+
+    Examples:
+    sfumato train label-dp --data mnist --epsilon 2 --out runs/labels
+
+    sfumato train label-dp --data mnist --epsilon 1 --stages 1 --out runs/one-stage
+
+    sfumato train label-dp --data cifar10 --epsilon 2 --half --minutes 9 --out runs/cifar
+
+    sfumato train label-dp --data census2000 --mechanism alibi --epsilon 2 --out runs/census
+
+    sfumato train label-dp --data mnist --epsilon 2 --ledger privacy.db --dataset mnist-labels
+    --out runs/charged
+
+    sfumato train label-dp --data mnist --epsilon 2 --dry-run
+    """
+    said = dict(locals())
+    found = declaration_at(declared)
+    known = None if like is None else _like(like, said)
+    rows = rows if known is None else known[1]
+    with working("reading the data"):
+        loaded = loaded_data(data, found, test, rows)
+    if known is not None and known[2] != loaded.name:
+        validation.fail("like", f"a record about {loaded.name!r}", known[2])
+    recipe = _recipe(loaded, said) if known is None else known[0]
+    if dry_run:
+        _tell_plan(recipe, loaded, as_json)
+        return
+    if out is None:
+        raise ValueError("out must be given: a new folder for the run (--out runs/labels)")
+    declaration = None if found is None else found.to_dict()
+    source = {"data": data, "declared": declaration, "test": test, "rows": rows}
+    settings = {"dataset": dataset, "analyst": analyst, "half": half, "minutes": minutes}
+    request = {"source": source, "ledger": without_password(ledger), "settings": settings}
+    _run(recipe, loaded, out, request, ledger, device, progress, as_json, resume=False)
+
+
+def resume_label_dp(
+    request: dict[str, Any],
+    loaded: Dataset,
+    folder: Path,
+    device: str,
+    progress: bool | None,
+    as_json: bool,
+) -> None:
+    """Goes on with a run that was cut off."""
+    from sfumato.learning.label_dp import LabelRecipe
+
+    recipe = LabelRecipe.from_dict(request["label_dp"])
+    ledger = request["ledger"]
+    _run(recipe, loaded, folder, request, ledger, device, progress, as_json, resume=True)
+
+
+def _run(
+    recipe: LabelRecipe,
+    loaded: Dataset,
+    out: Path,
+    request: dict[str, Any],
+    ledger: str | None,
+    device: str,
+    progress: bool | None,
+    as_json: bool,
+    resume: bool,
+) -> None:
+    from sfumato.learning.label_dp import OutOfTime, train_label_dp
+    from sfumato.learning.recipes.observing import Shown
+
+    begun = time.monotonic()
+    try:
+        trained = train_label_dp(
+            recipe, loaded, out=out, resume=resume, ledger=ledger, device=device_called(device),
+            observer=Shown(False if as_json else progress), request=request, **request["settings"],
+        )  # fmt: skip
+    except OutOfTime as stopped:
+        _tell_stopped(out, str(stopped), recipe, as_json)
+        return
+    _tell(trained, time.monotonic() - begun, as_json)
+
+
+# --- the recipe -----------------------------------------------------------------------------------
+
+
+def _recipe(data: Dataset, said: dict[str, Any]) -> LabelRecipe:
+    """The preset's recipe with what was said otherwise."""
+    from sfumato.learning.label_dp import label_preset
+    from sfumato.learning.recipes.recipe import NOT_STATED
+
+    if said["epsilon"] is None:
+        raise ValueError("epsilon must be given (--epsilon 2)")
+    alibi = said["mechanism"] == "alibi"
+    stages = said["stages"] or (1 if alibi or said["targets"] == "debiased" else 2)
+    changes = {name: said[name] for name in _RECIPE if said[name] is not None}
+    changes |= _stage_changes(said, stages)
+    base = label_preset(data, said["epsilon"], stages, said["preset"])
+    if said["network"] is not None or said["network_option"]:
+        own = base.options if said["network"] in (None, base.network) else {}
+        changes["options"] = own | named_values("network-option", said["network_option"])
+    if changes or said["tuned_on"]:
+        given = f", with {', '.join(sorted(changes))} given" if changes else ""
+        changes["origin"] = f"{base.origin}{given}: {said['tuned_on'] or NOT_STATED}"
+    return label_preset(data, said["epsilon"], stages, said["preset"], **changes)
+
+
+def _stage_changes(said: dict[str, Any], stages: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    share = said["first_share"]
+    if share is not None:
+        if stages != 2:
+            validation.fail("first-share", "left out unless there are two stages", share)
+        validation.open_probability("first-share", share)
+        found["shares"] = (share, 1 - share)
+    if said["mixup"] is not None:
+        found["mixup"] = (said["mixup"],) * stages
+    return found
+
+
+def _like(path: Path, said: dict[str, Any]) -> tuple[LabelRecipe, int | None, str]:
+    """The recipe on record, how many of the first rows, and the name of the data."""
+    from sfumato.learning.label_dp import LabelRecipe
+
+    for name in (*_CHOICES, "rows", "tuned_on"):
+        if said[name] is not None:
+            option = "--" + name.replace("_", "-")
+            raise ValueError(f"{option} must be left out with --like, which takes a recipe as is")
+    file = path / "record.json" if path.is_dir() else path
+    try:
+        record = json.loads(file.read_text())
+        facts, method = record["facts"]["data"], record["method"]
+        if method != "label-dp":
+            validation.fail("like", "the record of a run of label-dp", f"one of {method}")
+        recipe = LabelRecipe.from_dict(record["parameters"]["recipe"])
+        return recipe, facts.get("rows"), facts["name"]
+    except (KeyError, TypeError, json.JSONDecodeError):
+        validation.fail("like", "the record.json of a run", str(path))
+
+
+# --- what is said ---------------------------------------------------------------------------------
+
+
+def _tell_plan(recipe: LabelRecipe, data: Dataset, as_json: bool) -> None:
+    from sfumato.mechanisms.randomized_response import RandomizedResponse
+
+    keep = RandomizedResponse(recipe.epsilon, len(data.classes)).keep
+    if as_json:
+        facts = {"keep": keep, "stages": recipe.stages, "recipe": recipe.to_dict()}
+        print_json(recipe.guarantee.to_dict() | facts)
+        return
+    table = plain_table("The run would be")
+    table.add_column("", no_wrap=True)
+    table.add_column("")
+    table.add_row("guarantee", str(recipe.guarantee))
+    table.add_row("inputs", "public: the guarantee says nothing about them")
+    if recipe.mechanism == "alibi":
+        table.add_row("reports", f"vectors with Laplace noise of scale {2 / recipe.epsilon:.4g}")
+    else:
+        table.add_row("reports", f"true with probability {keep:.4g}, in the first stage")
+    table.add_row("stages", ", ".join(f"{share:.0%} of the labels" for share in recipe.shares))
+    table.add_row(
+        "learning", f"{recipe.targets} labels, {recipe.network}, {recipe.epochs:g} epochs"
+    )
+    table.add_row("hyper-parameters", recipe.origin)
+    console().print(table)
+
+
+def _tell_stopped(folder: Path, why: str, recipe: LabelRecipe, as_json: bool) -> None:
+    if as_json:
+        told = {"out": str(folder), "finished": False, "stopped": why}
+        print_json(recipe.guarantee.to_dict() | told)
+        return
+    console().print(f"{why}. Go on: sfumato train resume {folder}")
+
+
+def _tell(trained: LabelTrained, seconds: float, as_json: bool) -> None:
+    record, folder = trained.record, trained.folder
+    facts = record.facts
+    if as_json:
+        shown = record.guarantee.to_dict() | {"out": str(folder.path), "private": record.private}
+        shown |= {"finished": True, "stages": facts["labels_of_each_stage"]}
+        print_json(shown | {"accuracy": trained.accuracy})
+        return
+    table = plain_table(f"Trained in {seconds // 60:.0f} min {seconds % 60:.0f} s")
+    table.add_column("", no_wrap=True)
+    table.add_column("")
+    table.add_row("guarantee", str(record.guarantee))
+    if trained.accuracy is not None:
+        table.add_row("test accuracy", f"{100 * trained.accuracy:.2f} %")
+    elif (own := folder.read_curator("results.json").get("accuracy")) is not None:
+        table.add_row("test accuracy", f"{100 * own:.2f} % (on private rows: for your eyes only)")
+    stages = ", then ".join(f"{count:,}" for count in facts["labels_of_each_stage"])
+    table.add_row("labels randomised", stages)
+    if facts["labels_lost"]:
+        table.add_row("labels lost", f"{facts['labels_lost']:,}, told when the run was cut off")
+    table.add_row("public", f"{folder.record_file}, {folder.model_file.name}")
+    table.add_row("for you alone", str(folder.curator))
+    console().print(table)

@@ -1,0 +1,216 @@
+"""What the private estimators share: declared facts in, one charged release out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from sfumato.core import validation
+from sfumato.core.neighbours import Neighbours
+from sfumato.core.randomness import SYSTEM, Coins
+from sfumato.core.records import Record, versions
+from sfumato.learning.erm.charging import Charge
+from sfumato.learning.erm.guarding import refuse_unpaid_search, refuse_unsafe_steps
+from sfumato.learning.erm.losses import Loss
+from sfumato.learning.erm.rows import RowScaling
+from sfumato.learning.erm.tasks import Quadratic, Task, Way
+from sfumato.learning.erm.ways import way_of
+
+__all__ = ["PrivateLinear"]
+
+Floats = NDArray[np.float64]
+
+
+class PrivateLinear(BaseEstimator):
+    """The base of the estimators: how a fit is planned, charged, made and recorded.
+
+    Args:
+        epsilon, delta: of one fit; a delta of 0 asks for a pure guarantee.
+        way: how: see :func:`~sfumato.learning.erm.ways.way_names`.
+        bounds: (lower, upper) of every column, declared; numbers, or a list each.
+        norm: rows of this length, once columns are between -1 and 1, get length 1; longer ones are
+            shortened.
+        regularisation: lambda, chosen without looking at the rows; by default a function of public
+            facts.
+        fit_intercept: whether a constant is learnt; it is regularised like everything else.
+        neighbours: "replace-one", under which the number of rows is public and taken from them; or
+            "add-remove", under which it is private and ``public_size`` must be declared.
+        public_size: the declared number of rows, by which losses are divided.
+        unit: whom one row belongs to.
+        ledger: the address of the one that is charged before a row is read.
+        dataset, analyst: whose budget there, and in whose name.
+        coins: where noise comes from; None for the operating system. Seeded ones are for tests and
+            stamp the record.
+
+    Attributes:
+        weights_: (columns, outputs) as learnt, for rows as scaled. Released.
+        record_: the public record of the fit.
+        guarantee_: what the fit promises.
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        way: str = "objective",
+        bounds: Any = (0.0, 1.0),
+        norm: float | None = None,
+        regularisation: float | None = None,
+        fit_intercept: bool = True,
+        neighbours: str = "replace-one",
+        public_size: int | None = None,
+        unit: str = "record",
+        ledger: str | Path | None = None,
+        dataset: str = "",
+        analyst: str = "",
+        coins: Coins | None = None,
+    ) -> None:
+        self.epsilon, self.delta, self.way = epsilon, delta, way
+        self.bounds, self.norm, self.regularisation = bounds, norm, regularisation
+        self.fit_intercept, self.neighbours = fit_intercept, neighbours
+        self.public_size, self.unit = public_size, unit
+        self.ledger, self.dataset, self.analyst = ledger, dataset, analyst
+        self.coins = coins
+
+    n_features_in_: int
+
+    # --- what a subclass says -------------------------------------------------------------------
+
+    def _loss(self) -> Loss:
+        raise NotImplementedError
+
+    def _quadratic(self) -> Quadratic | None:
+        raise NotImplementedError
+
+    def _declare_targets(self, y: NDArray[Any]) -> None:
+        """Takes up what is declared of the targets, before rows are read."""
+        raise NotImplementedError
+
+    def _targets(self, y: NDArray[Any]) -> tuple[NDArray[Any], Floats]:
+        """Targets as the loss takes them, and codes as its polynomial does; total."""
+        raise NotImplementedError
+
+    def _usual_norm(self, columns: int) -> float:
+        return 1.0
+
+    # --- before any row is read -----------------------------------------------------------------
+
+    def scaling(self, columns: int) -> RowScaling:
+        """What is done to each row of so many columns."""
+        norm = self._usual_norm(columns) if self.norm is None else self.norm
+        return RowScaling.declared(self.bounds, columns, norm, self.fit_intercept)
+
+    def plan(self, columns: int, records: int | None = None) -> Way:
+        """The way of a fit: its event, guarantee, sensitivity and noise, from public facts alone.
+
+        Args:
+            columns: of X.
+            records: the number of rows, where it is public.
+        """
+        relation = Neighbours.parse(self.neighbours)
+        size = self.public_size if self.public_size is not None else records
+        if self.public_size is None and relation is not Neighbours.REPLACE_ONE:
+            raise ValueError(
+                f"public_size must be declared with neighbours={relation.value!r}, under which the "
+                "number of rows is private: public_size=5000, roughly"
+            )
+        if size is None:
+            raise ValueError("records must be given: how many rows there are")
+        task = Task(
+            self._loss(), validation.count("public_size", size), self.scaling(columns).width,
+            self.epsilon, self.delta, relation, self.unit, self.regularisation, self._quadratic(),
+        )  # fmt: skip
+        return way_of(self.way, task)
+
+    # --- fit ------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learns privately: charged first, then one release.
+
+        Rows may hold anything: what is outside the bounds is moved to their ends, what is no finite
+        number becomes the middle. Errors are about parameters and shapes.
+        """
+        refuse_unpaid_search(self)
+        refuse_unsafe_steps(self)
+        public = Neighbours.parse(self.neighbours) is Neighbours.REPLACE_ONE
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None")
+        X = validate_data(
+            self, X, dtype=None, ensure_all_finite=False, ensure_min_samples=int(public)
+        )
+        y = column_or_1d(y, warn=True)
+        if len(X) != len(y):
+            raise ValueError("y must have as many entries as X has rows: inconsistent lengths")
+        self._declare_targets(y)
+        way = self.plan(X.shape[1], len(X) if public else None)
+        scaling, coins = self.scaling(X.shape[1]), SYSTEM if self.coins is None else self.coins
+        charge = Charge(self.ledger, self.dataset, self.analyst)
+        charge.make(way.event, self.delta, {"erm": type(self).__name__, "way": self.way})
+        targets, codes = self._targets(y)
+        self.weights_ = way.fit(scaling.rows(X), targets, codes, coins)
+        self.scaling_, self.guarantee_ = scaling, way.guarantee
+        self.record_ = self._recorded(way, scaling, coins, charge)
+        charge.finish(self.record_.to_dict())
+        return self
+
+    def _recorded(self, way: Way, scaling: RowScaling, coins: Coins, charge: Charge) -> Record:
+        task = way.task
+        plan = {
+            "way": way.name,
+            "epsilon": task.epsilon,
+            "delta": task.delta,
+            "records": task.records,
+            "regularisation": way.regularisation,
+            "scaling": scaling.to_dict(),
+        }
+        record = Record(
+            "erm",
+            {"estimator": type(self).__name__, "plan": plan | way.facts},
+            way.event,
+            way.guarantee,
+            facts={"parameters": task.dimension} | self._public_facts() | charge.facts,
+            software=versions("numpy", "scipy", "scikit-learn"),
+        )
+        record.touch(coins)
+        return record
+
+    def _public_facts(self) -> dict[str, Any]:
+        return {}
+
+    # --- after ----------------------------------------------------------------------------------
+
+    def _outputs(self, X: Any) -> Floats:
+        """(n, outputs), of rows that are scaled as those that were learnt from."""
+        check_is_fitted(self, "weights_")
+        X = validate_data(self, X, dtype=None, ensure_all_finite=False, reset=False)
+        return self.scaling_.rows(X) @ self.weights_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = True
+        tags.target_tags.required = True
+        return tags
+
+    def save(self, folder: str | Path) -> None:
+        """Writes ``estimator.json`` and ``weights.npz`` into a new or empty folder; no pickle."""
+        from sfumato.learning.erm.storing import save
+
+        save(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """What :meth:`save` wrote. Nothing is unpickled, and no code of the file is run.
+
+        Raises:
+            ValueError: if the folder holds another kind of estimator, or none.
+        """
+        from sfumato.learning.erm.storing import load
+
+        return load(cls, folder)

@@ -1,0 +1,69 @@
+"""The ledger's part: a fit is charged before a row is looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, final
+
+from sfumato.core.events import Event
+from sfumato.ledger import Ledger
+from sfumato.ledger.errors import LedgerError
+from sfumato.ledger.spending import Spending
+
+__all__ = ["Charge"]
+
+
+@final
+@dataclass
+class Charge:
+    """One release's place in a ledger.
+
+    A fit is one release, known as a whole beforehand: it is declared and charged by what it
+    promises at its delta. Nothing is given back for one that was cut off.
+
+    Attributes:
+        ledger: or its address; None charges nobody.
+        dataset: whose budget.
+        analyst: in whose name.
+        label: for readers of the history.
+    """
+
+    ledger: Ledger | str | Path | None
+    dataset: str
+    analyst: str = ""
+    label: str = "erm"
+    _spending: Spending | None = field(default=None, repr=False)
+
+    def make(self, event: Event, delta: float, request: dict[str, Any]) -> None:
+        """Charges the release.
+
+        Raises:
+            BudgetExceeded: if it does not fit; nothing is spent.
+            LedgerError: if the budget protects someone else.
+        """
+        if self.ledger is None:
+            return
+        book = self.ledger if isinstance(self.ledger, Ledger) else Ledger(self.ledger)
+        unit = book.terms(self.dataset).unit
+        if unit != event.unit_name:
+            raise LedgerError(
+                f"the budget of {self.dataset!r} protects one {unit}, the fit one "
+                f"{event.unit_name}: fit with unit={unit!r} if each row is one {unit}"
+            )
+        who = {"analyst": self.analyst, "label": self.label}
+        plan = book.declare(self.dataset, [event], delta=delta, **who) if delta else None
+        self._spending = book.spend(self.dataset, event, request=request, plan=plan, **who)
+
+    def finish(self, record: dict[str, Any]) -> None:
+        """Writes the public record beside the charge, before it is shown."""
+        if self._spending is not None:
+            self._spending.commit(record)
+            self._spending = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For the record."""
+        if self._spending is None:
+            return {}
+        return {"ledger": {"dataset": self.dataset, "entry": self._spending.sequence}}

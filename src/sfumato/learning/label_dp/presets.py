@@ -1,0 +1,104 @@
+"""Recipes that are known to work, chosen by the shape of the inputs.
+
+========  ================================  =====================================================
+name      for                               what
+========  ================================  =====================================================
+wavelets  images, height and width          wavelets and principal components of the public
+          multiples of 4                    inputs, least squares first, then small networks on
+                                            soft labels
+resnet18  colour images                     ResNet-18 on hard labels with mixup, as published
+table     rows of numbers                   a small network on soft labels
+========  ================================  =====================================================
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sfumato.core import validation
+from sfumato.data import Dataset
+from sfumato.learning.label_dp.features import coefficients
+from sfumato.learning.label_dp.recipe import LabelRecipe
+from sfumato.learning.recipes.inputs import input_shape
+
+__all__ = ["label_preset", "label_preset_names"]
+
+_OURS = "chosen on MNIST's public test set"
+_PUBLISHED = "as published for CIFAR-10 (arXiv:2102.06062, and its authors' code)"
+_FEW = "chosen beforehand, on no data"
+# By the least epsilon they are for: share of the first stage, temperature, mixup of the stages.
+_AS_PUBLISHED = (
+    (6.0, 0.6, 0.5, (4.0, 4.0)),
+    (3.0, 0.6, 0.5, (8.0, 4.0)),
+    (1.5, 0.7, 0.5, (8.0, 8.0)),
+    (0.0, 0.8, 0.6, (16.0, 8.0)),
+)
+
+
+def label_preset_names() -> tuple[str, ...]:
+    """All of them."""
+    return ("resnet18", "table", "wavelets")
+
+
+def label_preset(
+    data: Dataset, epsilon: float, stages: int = 2, name: str | None = None, **changes: Any
+) -> LabelRecipe:
+    """A recipe for this data.
+
+    Args:
+        data: of which only the shape and the number of inputs are looked at.
+        epsilon: the guarantee.
+        stages: 1 or 2.
+        name: of the preset; by default by the shape of the inputs.
+        changes: other fields of the recipe.
+
+    Raises:
+        ValueError: for an unknown name, or a number of stages that it has no shares for.
+    """
+    known = {"wavelets": _wavelets, "resnet18": _resnet18, "table": _table}
+    chosen = _default(data.shape) if name is None else name
+    if chosen not in known:
+        validation.fail("preset", f"one of {', '.join(label_preset_names())}", chosen)
+    if stages not in (1, 2):
+        validation.fail("stages", "1 or 2; for more, give the recipe's shares", stages)
+    epsilon = validation.positive("epsilon", epsilon)
+    found: dict[str, Any] = {"epsilon": epsilon, **known[chosen](data, epsilon, stages), **changes}
+    return LabelRecipe(**found)
+
+
+def _default(shape: tuple[int, ...]) -> str:
+    if len(shape) != 3:
+        return "table"
+    if shape[2] == 3:
+        return "resnet18"
+    return "wavelets" if shape[0] % 4 == shape[1] % 4 == 0 else "table"
+
+
+def _wavelets(data: Dataset, epsilon: float, stages: int) -> dict[str, Any]:
+    rows = len(data.train.labels)
+    return {
+        "shares": (1.0,) if stages == 1 else (0.6, 0.4), "mixup": (1.0,) * stages,
+        "targets": "soft", "rounds": 2, "start": "least-squares", "features": "wavelets",
+        "components": min(400, rows // 2, coefficients(input_shape(data.shape))), "network": "mlp",
+        "options": {"hidden": 384, "dropout": 0.2}, "epochs": 6.0,
+        "batch": 512 if rows > 10_000 else 64, "origin": _OURS,
+    }  # fmt: skip
+
+
+def _resnet18(data: Dataset, epsilon: float, stages: int) -> dict[str, Any]:
+    share, temperature, mixup = next(row[1:] for row in _AS_PUBLISHED if epsilon >= row[0])
+    return {
+        "shares": (1.0,) if stages == 1 else (share, 1 - share), "mixup": mixup[:stages],
+        "temperature": temperature, "targets": "hard", "network": "resnet18", "epochs": 200.0,
+        "batch": 512, "optimizer": "sgd", "rate": 0.4, "weight_decay": 5e-4,
+        "augment": "crop-flip", "origin": _PUBLISHED,
+    }  # fmt: skip
+
+
+def _table(data: Dataset, epsilon: float, stages: int) -> dict[str, Any]:
+    return {
+        "shares": (1.0,) if stages == 1 else (0.6, 0.4), "mixup": (0.0,) * stages,
+        "targets": "soft", "rounds": 1, "start": "least-squares", "network": "mlp",
+        "options": {"hidden": 32, "layers": 1, "dropout": 0.0}, "epochs": 10.0, "batch": 256,
+        "weight_decay": 0.01, "origin": _FEW,
+    }  # fmt: skip

@@ -1,0 +1,311 @@
+"""From private labels to a model: reports, networks, record. Resumable throughout.
+
+    data = load_dataset("mnist")
+    trained = train_label_dp(label_preset(data, epsilon=2.0), data, out="runs/labels")
+    trained.accuracy, trained.record.guarantee
+
+Inputs are public, labels private. In each stage some labels, chosen by a public seed, are
+randomised once, within what the last stage's model thinks possible; then networks learn from all
+reports so far.
+
+=========  ========================  ============================================================
+stage      in the run's folder       if it is cut off
+=========  ========================  ============================================================
+features   curator/features          computed once
+sets       curator/sets-N            computed once, before the stage's labels are read
+reports    curator/reports.jsonl     what was reported stays, what was begun is lost
+networks   curator/network-N-M/      go on from the last checkpoint
+=========  ========================  ============================================================
+
+What leaves is made of reports and public inputs. Reference: Ghazi et al., arXiv:2102.06062,
+algorithm 3 (LP-MST), where stage t's prior is the model of stage t - 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sfumato.core.randomness import SYSTEM, Coins
+from sfumato.core.records import Record
+from sfumato.data import Dataset
+from sfumato.learning.ensembles.batches import derived_seed
+from sfumato.learning.features import transform
+from sfumato.learning.label_dp.charging import LabelCharge
+from sfumato.learning.label_dp.features import check_components, public_features
+from sfumato.learning.label_dp.fitting import Clock, fit_network, logits_of
+from sfumato.learning.label_dp.journal import LabelJournal
+from sfumato.learning.label_dp.learning import Known, first_prior, gathered, learnt_targets
+from sfumato.learning.label_dp.networks import make_network
+from sfumato.learning.label_dp.randomising import Reports, randomise_stage, split
+from sfumato.learning.label_dp.recipe import LabelRecipe
+from sfumato.learning.label_dp.recording import public_facts
+from sfumato.learning.label_dp.top_k import Sets
+from sfumato.learning.label_dp.with_prior import best_sets
+from sfumato.learning.recipes.inputs import input_shape, inputs_of, labels_of
+from sfumato.learning.recipes.observing import Observer, Shown
+from sfumato.learning.runs.folder import RunFolder
+from sfumato.ledger import Ledger
+
+__all__ = ["LabelTrained", "train_label_dp"]
+
+
+@final
+@dataclass(frozen=True)
+class LabelTrained:
+    """What came out.
+
+    Attributes:
+        model: from inputs in [0, 1], channels first, to logits; features included.
+        record: public.
+        accuracy: on the test set if it is public; None otherwise, and where there is none.
+        folder: of the run.
+    """
+
+    model: nn.Module
+    record: Record
+    accuracy: float | None
+    folder: RunFolder
+
+
+def train_label_dp(
+    recipe: LabelRecipe,
+    data: Dataset,
+    *,
+    out: str | Path,
+    resume: bool = False,
+    ledger: Ledger | str | Path | None = None,
+    dataset: str = "",
+    analyst: str = "",
+    device: str = "cpu",
+    half: bool = False,
+    minutes: float | None = None,
+    observer: Observer | None = None,
+    request: Mapping[str, Any] | None = None,
+    coins: Coins = SYSTEM,
+) -> LabelTrained:
+    """Randomises each label once, and trains networks on the reports.
+
+    Args:
+        recipe: how.
+        data: of ``data.train`` the labels are private, the inputs public.
+        out: the run's folder, new or empty.
+        resume: go on with the run in ``out``.
+        ledger: charged once, before any label is read.
+        dataset: whose budget of labels.
+        analyst: in whose name.
+        device: such as "cuda".
+        half: networks compute in bfloat16.
+        minutes: stop after so many, to be gone on with.
+        observer: who is told how far it is.
+        request: what was asked for, kept for whoever resumes.
+        coins: where reports' randomness comes from; seeded in tests only.
+
+    Raises:
+        ValueError: for parameters that cannot be, before any label is read.
+        LedgerError: if the budget protects somebody else.
+        BudgetExceeded: if it does not pay; nothing is spent.
+        OutOfTime: after ``minutes``.
+    """
+    folder = RunFolder(out)
+    book = Ledger(ledger) if isinstance(ledger, (str, Path)) else ledger
+    _check_data(data)
+    charge = LabelCharge(book, dataset, analyst, recipe.unit)
+    run = _Run(recipe, data, folder, observer or Shown(), device, half, Clock(minutes), coins)
+    if not resume:
+        charge.check_room(recipe.event(run.classes))
+        folder.begin({"label_dp": recipe.to_dict()} | dict(request or {}))
+    elif folder.finished:
+        raise ValueError(f"the run in {folder.path} came to its end: there is nothing to resume")
+    elif folder.request().get("label_dp") != recipe.to_dict():
+        raise ValueError(f"the run in {folder.path} began with another recipe: go on with that one")
+    return run.finish(charge)
+
+
+def _check_data(data: Dataset) -> None:
+    if data.owners is not None:
+        raise ValueError(
+            "rows must have no owners: label privacy protects one label, and an owner of several "
+            "rows has several. Declare no owner, and state the guarantee for a group of labels, or "
+            "train with dp-sgd, which protects owners"
+        )
+    if not len(data.train.labels):
+        raise ValueError("train must have rows: the number of labels is public, and there are none")
+
+
+@final
+class _Run:
+    """One run, stage by stage; what is in its folder is not made again."""
+
+    def __init__(
+        self,
+        recipe: LabelRecipe,
+        data: Dataset,
+        folder: RunFolder,
+        observer: Observer,
+        device: str,
+        half: bool,
+        clock: Clock,
+        coins: Coins,
+    ) -> None:
+        self.recipe, self.data, self.folder, self.observer = recipe, data, folder, observer
+        self.device, self.half, self.clock, self.coins = device, half, clock, coins
+        self.classes, self.shape = len(data.classes), input_shape(data.shape)
+        size = self.shape
+        if recipe.features == "wavelets":
+            check_components(self.shape, recipe.components, len(data.train.labels))
+            size = (recipe.components,)
+        self._make = lambda: make_network(recipe.network, size, self.classes, **recipe.options)
+        with torch.random.fork_rng():
+            self._make()  # or says why not, before anything is read
+
+    def finish(self, charge: LabelCharge) -> LabelTrained:
+        """All stages that are left."""
+        recipe, folder = self.recipe, self.folder
+        event = recipe.event(self.classes)
+        charge.make(event, recipe.to_dict(), folder)
+        journal = LabelJournal(
+            folder.curator / "reports.jsonl", self._facts(charge), self.coins.private
+        )
+        try:
+            network, found = self._stages(journal)
+        finally:
+            journal.close()
+        model = nn.Sequential(self.features.cpu(), network.cpu()).eval()
+        accuracy = self._accuracy(model)
+        shown = accuracy if self.data.test_is_public else None
+        record = Record("label-dp", {"recipe": recipe.to_dict()}, event, recipe.guarantee)
+        record.private = record.private and journal.private
+        record.facts |= public_facts(recipe, self.data, found, shown)
+        kept = {} if accuracy is None or self.data.test_is_public else {"accuracy": accuracy}
+        folder.write_curator("results.json", kept)
+        folder.write_model(model.state_dict())
+        folder.write_record(record.to_dict())
+        charge.finish(record.to_dict())
+        return LabelTrained(model, record, shown, folder)
+
+    def _facts(self, charge: LabelCharge) -> dict[str, Any]:
+        """What a journal is about: the recipe, the budget, the public inputs."""
+        inputs = np.ascontiguousarray(self.data.train.inputs)
+        digest = hashlib.blake2b(inputs.tobytes(), digest_size=16).hexdigest()
+        return {"recipe": self.recipe.to_dict(), "charged": charge.charged, "inputs": digest}
+
+    # --- public inputs --------------------------------------------------------------------------
+
+    @cached_property
+    def _inputs(self) -> Tensor:
+        return inputs_of(self.data.train.inputs, self.data.bounds)
+
+    @cached_property
+    def features(self) -> nn.Module:
+        """What stands before the networks: fitted to public inputs once."""
+        recipe = self.recipe
+        if recipe.features == "none":
+            return nn.Identity()
+        stored = self.folder.read_curator_tensors("features")
+        inputs = self._inputs if stored is None else None
+        made = public_features(
+            self.shape, recipe.components, inputs, recipe.seed, self._told("features")
+        )
+        if stored is None:
+            self.folder.write_curator_tensors("features", made.state_dict())
+        else:
+            made.load_state_dict(stored)
+        return made
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """What networks take, of all training inputs, on the device."""
+        if self.recipe.features == "none":
+            return self._inputs.to(self.device)
+        module = self.features.to(self.device)
+        return transform(module, self._inputs, progress=self._told("features")).to(self.device)
+
+    def _told(self, what: str) -> Callable[[int, int], None]:
+        return lambda done, total: self.observer.preparing(what, done, total)
+
+    # --- stages ---------------------------------------------------------------------------------
+
+    def _stages(self, journal: LabelJournal) -> tuple[nn.Module, list[Reports]]:
+        """The last network, and all reports."""
+        parts = split(len(self._inputs), self.recipe.shares, self.recipe.seed)
+        found: list[Reports] = []
+        network: nn.Module | None = None
+        for stage, rows in enumerate(parts):
+            sets = self._sets(stage, torch.from_numpy(rows), network)
+            reports = randomise_stage(
+                self.recipe, stage, rows, sets, self.data.train.labels, journal, self.coins,
+                self._told("labels"),
+            )  # fmt: skip
+            found.append(reports)
+            network = self._taught(stage, gathered(found, self.device), network)
+        assert network is not None
+        return network, found
+
+    def _sets(self, stage: int, rows: Tensor, network: nn.Module | None) -> Sets:
+        """Which classes may be reported: all at first, then by the last stage's model."""
+        if network is None:
+            return np.ones((len(rows), self.classes), dtype=np.bool_)
+        name = f"sets-{stage}"
+        stored = self.folder.read_curator_tensors(name)
+        if stored is None:
+            logits = self._logits(network, rows) / self.recipe.temperature
+            prior = logits.double().softmax(dim=1).cpu().numpy()
+            made = torch.from_numpy(best_sets(prior, self.recipe.epsilon).sets)
+            self.folder.write_curator_tensors(name, {"sets": made})
+            return made.numpy()
+        return stored["sets"].numpy()
+
+    def _taught(self, stage: int, known: Known, last: nn.Module | None) -> nn.Module:
+        """The stage's own network, or the last of several that follow each other."""
+        recipe = self.recipe
+        if recipe.targets != "soft":
+            logits = None if last is None else self._logits(last, known.rows)
+            kept, targets = learnt_targets(recipe, known, logits)
+            return self._fitted(stage, 0, known.rows[kept], targets)
+        logits = self._first_logits(stage, known, last)
+        network: nn.Module | None = None
+        for number in range(1, recipe.rounds + 1):
+            kept, targets = learnt_targets(recipe, known, logits)
+            network = self._fitted(stage, number, known.rows[kept], targets)
+            if number < recipe.rounds:
+                logits = self._logits(network, known.rows)
+        assert network is not None
+        return network
+
+    def _first_logits(self, stage: int, known: Known, last: nn.Module | None) -> Tensor:
+        """Of the last stage's model; at first by least squares, or by a network of its own."""
+        if last is not None:
+            return self._logits(last, known.rows)
+        rows = self.rows[known.rows.to(self.device)]
+        if self.recipe.start == "least-squares":
+            return first_prior(self.recipe, known, rows.flatten(1))
+        _, targets = learnt_targets(self.recipe, known, None)
+        return self._logits(self._fitted(stage, 0, known.rows, targets), known.rows)
+
+    def _fitted(self, stage: int, number: int, rows: Tensor, targets: Tensor) -> nn.Module:
+        return fit_network(
+            self._make, self.rows[rows.to(self.device)], targets, self.recipe,
+            mixup=self.recipe.mixup[stage], seed=derived_seed(self.recipe.seed, stage, number),
+            folder=self.folder.curator / f"network-{stage}-{number}", half=self.half,
+            told=self._told(f"network {stage + 1}.{number}"), clock=self.clock,
+        )  # fmt: skip
+
+    def _logits(self, network: nn.Module, rows: Tensor) -> Tensor:
+        return logits_of(network, self.rows[rows.to(self.device)], self.half)
+
+    def _accuracy(self, model: nn.Module) -> float | None:
+        """On the test set; None without one."""
+        inputs, labels = self.data.test
+        if not len(labels):
+            return None
+        found = transform(model, inputs_of(inputs, self.data.bounds)).argmax(dim=1)
+        return float((found == labels_of(labels, self.classes)).double().mean())
