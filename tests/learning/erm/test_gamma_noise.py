@@ -10,7 +10,7 @@ from sfumato.core import Norm, Sensitivity
 from sfumato.core.randomness import SYSTEM, SeededCoins
 from sfumato.learning.erm.gamma_noise import EuclideanLaplace, euclidean_draw
 
-DRAWS = 3000
+DRAWS = 1500
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 5])

@@ -35,7 +35,9 @@ def random_targets(rng, loss, count):
 
 
 def minimiser(loss, records, regularisation, rows, targets):
-    return minimise(Objective(Accuracy(loss, records, rows.shape[1], regularisation), rows, targets))
+    return minimise(
+        Objective(Accuracy(loss, records, rows.shape[1], regularisation), rows, targets)
+    )
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)

@@ -9,6 +9,7 @@ from sfumato.learning.erm.losses import HuberHinge, HuberSquare, SimplexLogistic
 from sfumato.learning.erm.solving import Accuracy, Objective, minimise
 
 RNG = np.random.default_rng(1)
+LOSSES = [SimplexLogistic(2), SimplexLogistic(4), HuberHinge(), HuberSquare()]
 
 
 def bad_tables(columns):
@@ -32,7 +33,7 @@ def targets_for(loss, count):
     return np.ones(count)
 
 
-@pytest.mark.parametrize("loss", [SimplexLogistic(2), SimplexLogistic(4), HuberHinge(), HuberSquare()], ids=str)  # fmt: skip
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
 @pytest.mark.parametrize("regularisation", [1e-4, 1.0])
 @pytest.mark.parametrize("way", ["first", "second"])
 def test_the_gradient_is_as_short_as_promised(loss, regularisation, way, monkeypatch):
@@ -86,5 +87,5 @@ def test_what_is_promised_is_small_against_one_record():
     """The distance adds little to the sensitivity, for tables of any usual size."""
     for records in (100, 25_000, 1_000_000):
         accuracy = Accuracy(SimplexLogistic(2), records, 12, 1e-3)
-        assert accuracy.gradient * records < 1e-3 if records < 1e6 else 0.1
+        assert accuracy.gradient * records < (1e-3 if records < 1e6 else 0.1)
         assert accuracy.gradient > accuracy.target > accuracy.rounding

@@ -114,3 +114,13 @@ def test_mistakes_of_a_response() -> None:
     for edges, values in (((1.0,), (1.0,)), ((2.0, 1.0), (1, 2, 3)), ((1.0,), (1.0, math.nan))):
         with pytest.raises(ValueError, match="must be"):
             BinnedResponse(1.0, edges, values)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_unbiased_reports_have_the_mean_of_their_interval(epsilon) -> None:
+    bins = best_bins(np.arange(12.0), np.random.default_rng(0).dirichlet([1.0] * 12), epsilon)
+    k, e = len(bins.values), math.exp(epsilon)
+    chances = (np.ones((k, k)) + (e - 1) * np.eye(k)) / (e + k - 1)
+    assert k > 1
+    assert chances @ bins.unbiased(bins.values) == pytest.approx(bins.means, rel=1e-9)
+    assert BinnedResponse(1.0, (), (4.0,)).unbiased([4.0]).tolist() == [4.0]

@@ -8,8 +8,8 @@ import pytest
 from sfumato.accounting import account
 from sfumato.core import SeededCoins
 from sfumato.core.events import ComposedEvent
-from sfumato.ledger import Budget, Ledger
 from sfumato.learning.label_dp.regression import RegressionLabels
+from sfumato.ledger import Budget, Ledger
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 1 / 3, 0.9])

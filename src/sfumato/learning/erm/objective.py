@@ -40,8 +40,8 @@ class ObjectiveTilt(Way):
     by adaptive composition, hence what is released (Iyengar, Near, Song, Thakkar, Thakurta and
     Wang, "Towards practical differentially private convex optimization", S&P 2019, algorithm 1).
 
-    Where lambda is so small that the determinants would take more than a tenth of epsilon, it is
-    raised until they do not; that depends on public facts alone.
+    Where lambda is so small that the determinants would take more than a tenth of epsilon (or 1), it
+    is raised until they do not; that depends on public facts alone.
 
     The event is opaque. B's length is taken to be within 13 standard deviations of its root mean
     square (40 means for a pure guarantee); otherwise, with a probability below 2^-100, the rounding
@@ -62,7 +62,7 @@ class ObjectiveTilt(Way):
     def regularisation(self) -> float:
         """Lambda, raised where the determinants ask for it."""
         given = self.task.regularisation
-        least = strength_for(self.task.loss, _VOLUME * self._epsilon) / self.task.records
+        least = strength_for(self.task.loss, min(1.0, _VOLUME * self._epsilon)) / self.task.records
         return max(least, self.usual_regularisation if given is None else given)
 
     @property

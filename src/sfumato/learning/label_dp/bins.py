@@ -63,6 +63,7 @@ class BinnedResponse:
         values: what is reported for each interval.
         default: the public number that stands for a label that is none.
         expected_loss: of a report under the prior that it was made for; infinite if unknown.
+        means: of the labels in each interval under the prior; those of ``values`` if left out.
         unit: whose.
     """
 
@@ -71,6 +72,7 @@ class BinnedResponse:
     values: tuple[float, ...]
     default: float = 0.0
     expected_loss: float = math.inf
+    means: tuple[float, ...] = ()
     unit: str = LABEL
 
     def __post_init__(self) -> None:
@@ -83,6 +85,10 @@ class BinnedResponse:
             validation.fail("edges and values", "finite, edges rising", self.edges)
         validation.finite("default", self.default)
         validation.name("unit", self.unit)
+        if not self.means:
+            object.__setattr__(self, "means", self.values)
+        if len(self.means) != len(self.values):
+            validation.fail("means", f"{len(self.values)}, one for each interval", self.means)
 
     @property
     def event(self) -> EpsilonDeltaEvent:
@@ -102,6 +108,23 @@ class BinnedResponse:
             return np.full(numbers.shape, values[0])
         codes = np.searchsorted(np.array(self.edges), numbers, side="right")
         return values[RandomizedResponse(self.epsilon, len(values)).perturb(codes, coins=coins)]
+
+
+    def unbiased(self, reports: ArrayLike) -> _Floats:
+        """The same reports as numbers whose mean, over the coins, is the mean of the interval.
+
+        A report that is nearest on average leans towards the middle, and so does what is learnt
+        from it: slopes come out too flat. With p and q the probabilities of the truth and of each
+        lie, (m_j - q sum_i m_i) / (p - q) for interval j has the mean m_j. It varies more.
+        """
+        told = np.asarray(reports, dtype=np.float64)
+        if len(self.values) == 1:
+            return np.full(told.shape, self.means[0])
+        response = RandomizedResponse(self.epsilon, len(self.values))
+        means = np.array(self.means)
+        spread = (means - response.switch * means.sum()) / (response.keep - response.switch)
+        nearest = np.abs(told[..., None] - np.array(self.values)).argmin(axis=-1)
+        return spread[nearest]
 
 
 def best_bins(
@@ -134,8 +157,9 @@ def best_bins(
     starts = [0, *ends[:-1]]
     edges = tuple(float((y[end - 1] + y[end]) / 2) for end in ends[:-1])
     values = tuple(float(value[a, b]) for a, b in zip(starts, ends, strict=True))
-    middle = float(y[np.searchsorted(p.cumsum(), 0.5)])
-    return BinnedResponse(epsilon, edges, values, middle, total)
+    middle = float(y[min(np.searchsorted(p.cumsum(), 0.5), len(y) - 1)])
+    means = tuple(_mean(y[a:b], p[a:b]) for a, b in zip(starts, ends, strict=True))
+    return BinnedResponse(epsilon, edges, values, middle, total, means)
 
 
 def checked_grid(grid: ArrayLike, prior: ArrayLike) -> tuple[_Floats, _Floats]:
@@ -152,6 +176,11 @@ def checked_grid(grid: ArrayLike, prior: ArrayLike) -> tuple[_Floats, _Floats]:
     if p.shape != y.shape or not np.isfinite(p).all() or (p < 0).any() or p.sum() <= 0:
         validation.fail("prior", f"{len(y)} probabilities, 0 or above, not all 0", p.shape)
     return y, p / p.sum()
+
+
+def _mean(y: _Floats, p: _Floats) -> float:
+    """Of a bin's labels; of its points where the prior has none there."""
+    return float(np.average(y, weights=p if p.any() else None))
 
 
 def _cut(cost: _Floats, most: int, lie: float) -> tuple[list[int], float]:

@@ -53,6 +53,11 @@ class Clock:
         """Whether it is time."""
         return time.monotonic() >= self._ends
 
+    @property
+    def minutes_left(self) -> float | None:
+        """How many there are, 0 or above; None where it never ends."""
+        return None if self._ends == math.inf else max(0.0, self._ends - time.monotonic()) / 60
+
 
 def fit_network(
     make: Callable[[], nn.Module],

@@ -13,6 +13,7 @@ table     rows of numbers                   a small network on soft labels
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from sfumato.core import validation
@@ -25,6 +26,7 @@ __all__ = ["label_preset", "label_preset_names"]
 
 _OURS = "chosen on MNIST's public test set"
 _PUBLISHED = "as published for CIFAR-10 (arXiv:2102.06062, and its authors' code)"
+_STEPS = 300
 _FEW = "chosen beforehand, on no data"
 # By the least epsilon they are for: share of the first stage, temperature, mixup of the stages.
 _AS_PUBLISHED = (
@@ -76,13 +78,19 @@ def _default(shape: tuple[int, ...]) -> str:
 
 def _wavelets(data: Dataset, epsilon: float, stages: int) -> dict[str, Any]:
     rows = len(data.train.labels)
+    batch = 512 if rows > 10_000 else 64
     return {
         "shares": (1.0,) if stages == 1 else (0.6, 0.4), "mixup": (1.0,) * stages,
         "targets": "soft", "rounds": 2, "start": "least-squares", "features": "wavelets",
         "components": min(400, rows // 2, coefficients(input_shape(data.shape))), "network": "mlp",
-        "options": {"hidden": 384, "dropout": 0.2}, "epochs": 6.0,
-        "batch": 512 if rows > 10_000 else 64, "origin": _OURS,
+        "options": {"hidden": 384, "dropout": 0.2}, "epochs": _enough(6.0, rows, batch),
+        "batch": batch, "origin": _OURS,
     }  # fmt: skip
+
+
+def _enough(epochs: float, rows: int, batch: int) -> float:
+    """So many, and as many as make some hundred steps of few rows, whose number is public."""
+    return float(max(epochs, min(100.0, math.ceil(_STEPS * batch / max(rows, 1)))))
 
 
 def _resnet18(data: Dataset, epsilon: float, stages: int) -> dict[str, Any]:
@@ -99,6 +107,7 @@ def _table(data: Dataset, epsilon: float, stages: int) -> dict[str, Any]:
     return {
         "shares": (1.0,) if stages == 1 else (0.6, 0.4), "mixup": (0.0,) * stages,
         "targets": "soft", "rounds": 1, "start": "least-squares", "network": "mlp",
-        "options": {"hidden": 32, "layers": 1, "dropout": 0.0}, "epochs": 10.0, "batch": 256,
+        "options": {"hidden": 32, "layers": 1, "dropout": 0.0}, "batch": 256,
+        "epochs": _enough(10.0, len(data.train.labels), 256),
         "weight_decay": 0.01, "origin": _FEW,
     }  # fmt: skip

@@ -35,7 +35,7 @@ import torch
 from torch import Tensor, nn
 
 from sfumato.core.randomness import SYSTEM, Coins
-from sfumato.core.records import Record
+from sfumato.core.records import Record, versions
 from sfumato.data import Dataset
 from sfumato.learning.ensembles.batches import derived_seed
 from sfumato.learning.features import transform
@@ -179,10 +179,12 @@ class _Run:
             network, found = self._stages(journal)
         finally:
             journal.close()
-        model = nn.Sequential(self.features.cpu(), network.cpu()).eval()
+        model = nn.Sequential(self.features.to(self.device), network).eval()
         accuracy = self._accuracy(model)
+        model = model.cpu()
         shown = accuracy if self.data.test_is_public else None
         record = Record("label-dp", {"recipe": recipe.to_dict()}, event, recipe.guarantee)
+        record.software = versions("numpy", "torch")
         record.private = record.private and journal.private
         record.facts |= public_facts(recipe, self.data, found, shown)
         kept = {} if accuracy is None or self.data.test_is_public else {"accuracy": accuracy}

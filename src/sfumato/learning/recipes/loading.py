@@ -54,9 +54,14 @@ class Run:
 
     @property
     def claim(self) -> Guarantee | None:
-        """What the run promises; None for a run without privacy, which promises nothing."""
+        """What the run promises to those it was trained on, as attacks test it; None for nothing.
+
+        Nothing for a run without privacy, and for one in which labels alone are private: whose
+        inputs it was trained on is no secret there.
+        """
         guarantee = self.record.guarantee
-        return guarantee if math.isfinite(guarantee.epsilon) else None
+        about_members = self.record.method != LABEL_DP and math.isfinite(guarantee.epsilon)
+        return guarantee if about_members else None
 
     def _repr_html_(self) -> str:
         accuracy = self.record.facts.get("accuracy")
