@@ -2,7 +2,7 @@
 
     python benchmarks/label_dp.py --data mnist --folder /tmp/labels
     python benchmarks/label_dp.py --folder /tmp/labels --epsilons 2 --stages 2 --seeds 0 1 2
-    python benchmarks/label_dp.py --folder /tmp/labels --data cifar10 --device cuda --half --minutes 9
+    python benchmarks/label_dp.py --folder /tmp/c --data cifar10 --device cuda --half --minutes 9
     python benchmarks/label_dp.py --folder /tmp/labels --table
 
 Each row is a run of ``sfumato train label-dp`` with the preset for the data, in a folder of its

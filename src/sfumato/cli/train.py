@@ -10,6 +10,7 @@ import typer
 
 from sfumato.cli.options import AsJson
 from sfumato.cli.output import console, plain_table, print_json, working
+from sfumato.cli.train_erm import erm
 from sfumato.cli.train_label_dp import label_dp, resume_label_dp
 from sfumato.cli.train_like import read_like
 from sfumato.cli.train_options import (
@@ -37,6 +38,7 @@ app.command()(plain)
 app.command()(pate)
 app.command()(votes)
 app.command()(label_dp)
+app.command()(erm)
 
 _RUN = "Run"
 
@@ -194,6 +196,11 @@ def resume(
         raise ValueError(
             f"the run in {folder} is one without privacy, which is not gone on with: remove the "
             "folder and train again (sfumato train plain)"
+        )
+    if "erm" in request:
+        raise ValueError(
+            f"the run in {folder} is one of erm, which takes seconds and is not gone on with: "
+            "train again, into another folder. What a ledger was charged for it stays charged"
         )
     if "source" not in request:
         raise ValueError(

@@ -158,6 +158,7 @@ def test_strange_cells_are_replaced_one_by_one():
         ({"norm": 0}, "norm"),
         ({"regularisation": 0}, "regularisation"),
         ({"public_size": 0}, "public_size"),
+        ({"public_size": 5, "way": "sgd"}, "public_size must be left out for 'sgd'"),
     ],
 )
 def test_bad_parameters_are_named(changes, words):

@@ -86,7 +86,6 @@ def test_no_table_is_an_error_and_none_changes_what_is_said(name, delta):
         (np.zeros_like(rows), labels),
         (np.repeat(rows[:1], 500, axis=0), np.zeros(500, dtype=np.int64)),
         (rows * 1e-300, labels),
-        (rows[:1], labels[:1]),
     ]
     said = set()
     for one, other in tables:

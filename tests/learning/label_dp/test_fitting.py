@@ -25,15 +25,15 @@ def test_mixing_is_one_line_between_two_examples() -> None:
 
 
 def test_shares_of_a_mix_have_the_beta_law() -> None:
-    """Beta(8, 8) has the standard deviation 0.1213; of 2,000 draws within 10 %."""
+    """Beta(8, 8) has the standard deviation 0.1213; of 1,000 draws within 12 %."""
     torch.manual_seed(0)
     one = torch.tensor([[0.0], [1.0]])
     shares = []
-    while len(shares) < 2000:
+    while len(shares) < 1000:
         x, _ = mixed(one, one, alpha=8.0)
         if not torch.equal(x, one):
             shares.append(float(x[0]))
-    assert torch.tensor(shares).std() == pytest.approx(0.1213, rel=0.1)
+    assert torch.tensor(shares).std() == pytest.approx(0.1213, rel=0.12)
 
 
 def test_crops_are_shifts_of_the_padded_image() -> None:

@@ -122,6 +122,8 @@ class PrivateLinear(BaseEstimator):
             )
         if size is None:
             raise ValueError("records must be given: how many rows there are")
+        if self.way == "sgd" and records is not None and size != records:
+            validation.fail("public_size", f"left out for 'sgd', or {records} as there are", size)
         task = Task(
             self._loss(), validation.count("public_size", size), self.scaling(columns).width,
             self.epsilon, self.delta, relation, self.unit, self.regularisation, self._quadratic(),

@@ -40,12 +40,12 @@ class ObjectiveTilt(Way):
     by adaptive composition, hence what is released (Iyengar, Near, Song, Thakkar, Thakurta and
     Wang, "Towards practical differentially private convex optimization", S&P 2019, algorithm 1).
 
-    Where lambda is so small that the determinants would take more than a tenth of epsilon (or 1), it
-    is raised until they do not; that depends on public facts alone.
+    Where lambda is so small that the determinants would take more than a tenth of epsilon, or
+    1, it is raised until they do not; that depends on public facts alone.
 
     The event is opaque. B's length is taken to be within 13 standard deviations of its root mean
-    square (40 means for a pure guarantee); otherwise, with a probability below 2^-100, the rounding
-    is not covered.
+    square (40 d + 100 times b for a pure guarantee); otherwise, with a probability below 2^-100,
+    the rounding is not covered.
     """
 
     name: ClassVar[str] = "objective"
@@ -86,7 +86,7 @@ class ObjectiveTilt(Way):
     def accuracy(self) -> Accuracy:
         """Of the solver, for tilts that are not absurdly long."""
         task = self.task
-        size = task.dimension * 40 if task.delta == 0 else math.sqrt(task.dimension) + _FAR
+        size = 40 * task.dimension + 100 if task.delta == 0 else math.sqrt(task.dimension) + _FAR
         return Accuracy(
             task.loss, task.records, task.columns, self.regularisation, self.tilt * size
         )

@@ -17,6 +17,7 @@ A column that is mostly 0, such as one of many categories, is better declared fr
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -112,13 +113,24 @@ class RowScaling:
         return slopes, constant + (weights[-1] / self.norm if self.intercept else 0.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """JSON-ready; a bound that all columns have is one number."""
         return {
-            "lower": list(self.lower),
-            "upper": list(self.upper),
+            "columns": self.columns,
+            "lower": _short(self.lower),
+            "upper": _short(self.upper),
             "norm": self.norm,
             "intercept": self.intercept,
         }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> RowScaling:
+        """The inverse of :meth:`to_dict`."""
+        bounds = data["lower"], data["upper"]
+        return cls.declared(bounds, data["columns"], data["norm"], data["intercept"])
+
+
+def _short(values: tuple[float, ...]) -> float | list[float]:
+    return values[0] if len(set(values)) == 1 else list(values)
 
 
 def as_cells(values: Any) -> NDArray[np.float64]:

@@ -68,6 +68,7 @@ class BoltOn(Way):
 
     def fit(self, rows: Floats, targets: NDArray[Any], codes: Floats, coins: Coins) -> Floats:
         """The noisy last weights."""
+        assert len(rows) == self.task.records  # as the plan was made; public under replacements
         order = permutation(len(rows), coins)
         return np.asarray(
             self.mechanism.perturb(self.last(rows[order], targets[order]), coins=coins)

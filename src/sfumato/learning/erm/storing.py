@@ -66,10 +66,7 @@ def load(kind: type[_Estimator], folder: str | Path) -> _Estimator:
             f"folder must hold a {kind.__name__}, got a {facts['estimator']} in {str(path)!r}"
         )
     made = kind(**facts["parameters"])
-    scaling = facts["scaling"]
-    made.scaling_ = RowScaling(
-        tuple(scaling["lower"]), tuple(scaling["upper"]), scaling["norm"], scaling["intercept"]
-    )
+    made.scaling_ = RowScaling.from_dict(facts["scaling"])
     made.n_features_in_ = facts["columns"]
     if facts["classes"] is not None:
         setattr(made, "classes_", np.array(facts["classes"]))  # noqa: B010

@@ -109,7 +109,6 @@ class BinnedResponse:
         codes = np.searchsorted(np.array(self.edges), numbers, side="right")
         return values[RandomizedResponse(self.epsilon, len(values)).perturb(codes, coins=coins)]
 
-
     def unbiased(self, reports: ArrayLike) -> _Floats:
         """The same reports as numbers whose mean, over the coins, is the mean of the interval.
 

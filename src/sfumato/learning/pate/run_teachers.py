@@ -10,7 +10,6 @@ may be published.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -24,11 +23,10 @@ from sfumato.data import Dataset
 from sfumato.learning.ensembles import Ensemble
 from sfumato.learning.ensembles.stacking import untrained
 from sfumato.learning.features import transform
+from sfumato.learning.pate.dealing import dealt
 from sfumato.learning.pate.recipe import PateRecipe
 from sfumato.learning.pate.teachers import (
     Parts,
-    assign_records,
-    assign_units,
     kept_salt,
     load_teachers,
     recipe_names,
@@ -38,7 +36,7 @@ from sfumato.learning.pate.teachers.training import first_weights
 from sfumato.learning.recipes.inputs import input_shape, inputs_of
 from sfumato.learning.runs.folder import RunFolder
 
-__all__ = ["RunTeachers", "dealt", "read_run_teachers"]
+__all__ = ["RunTeachers", "read_run_teachers"]
 
 
 @final
@@ -97,18 +95,3 @@ def read_run_teachers(path: str | Path, data: Dataset) -> RunTeachers:
     ensemble = load_teachers(folder.curator / "teachers", kind, recipe.teachers)
     parts = dealt(data, recipe.teachers, kept_salt(folder.curator / "salt"))
     return RunTeachers(ensemble, parts, recipe, data.bounds)
-
-
-def dealt(data: Dataset, teachers: int, salt: bytes) -> Parts:
-    """Who learns from what: by a hash of each row's owner, or of the row itself, label included."""
-    if data.owners is not None:
-        return assign_units(data.owners, teachers, salt)
-    columns = [_bytes_of(part) for part in data.train]
-    return assign_records(np.concatenate(columns, axis=1), teachers, salt)
-
-
-def _bytes_of(rows: NDArray[Any]) -> NDArray[np.uint8]:
-    """(n, bytes of a row)."""
-    width = math.prod(rows.shape[1:])
-    flat = np.ascontiguousarray(rows.reshape(len(rows), width))
-    return flat.view(np.uint8).reshape(len(rows), width * rows.itemsize)

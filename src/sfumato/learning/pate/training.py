@@ -21,7 +21,6 @@ public inputs. Teachers, votes and everything measured of them are the curator's
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,6 +40,7 @@ from sfumato.learning.ensembles import Ensemble
 from sfumato.learning.ensembles.stacking import untrained
 from sfumato.learning.pate.answering import Answer, Answering, NoMoreAnswers, check_budget
 from sfumato.learning.pate.ballots import Ballots
+from sfumato.learning.pate.dealing import dealt
 from sfumato.learning.pate.privacy import curator_view
 from sfumato.learning.pate.public_inputs import PublicInputs, public_inputs
 from sfumato.learning.pate.recipe import OWN, PateRecipe
@@ -49,8 +49,6 @@ from sfumato.learning.pate.students import choose, choose_uncertain, logits_of
 from sfumato.learning.pate.students.spreading import public_features
 from sfumato.learning.pate.teachers import (
     Parts,
-    assign_records,
-    assign_units,
     checked_votes,
     kept_salt,
     teacher_recipe,
@@ -266,12 +264,8 @@ class _Run:
         )  # fmt: skip
 
     def _parts(self) -> Parts:
-        """By a hash of each row's owner, or of the row itself, label included."""
         salt = kept_salt(self.folder.curator / "salt", self.coins)
-        if self.data.owners is not None:
-            return assign_units(self.data.owners, self.recipe.teachers, salt)
-        columns = [_bytes_of(part) for part in self.data.train]
-        return assign_records(np.concatenate(columns, axis=1), self.recipe.teachers, salt)
+        return dealt(self.data, self.recipe.teachers, salt)
 
     def _told(self, what: str) -> Callable[[int, int], None]:
         return lambda done, total: self.observer.preparing(what, done, total)
@@ -385,10 +379,3 @@ class _Run:
 
 
 _NO_DELTA = 1e-5  # data-dependent costs are stated at some delta, also where a plan is pure
-
-
-def _bytes_of(rows: NDArray[Any]) -> NDArray[np.uint8]:
-    """(n, bytes of a row)."""
-    width = math.prod(rows.shape[1:])
-    flat = np.ascontiguousarray(rows.reshape(len(rows), width))
-    return flat.view(np.uint8).reshape(len(rows), width * rows.itemsize)

@@ -22,16 +22,20 @@ from sfumato.learning.recipes.recipe import Recipe
 from sfumato.learning.runs.folder import RunFolder
 
 if TYPE_CHECKING:
+    from sfumato.learning.erm.recipe import ErmRecipe
     from sfumato.learning.label_dp.recipe import LabelRecipe
     from sfumato.learning.pate.recipe import PateRecipe
 
-__all__ = ["LABEL_DP", "PATE", "Run", "described", "initial_model", "load_run"]
+__all__ = ["ERM", "LABEL_DP", "PATE", "Run", "described", "initial_model", "load_run"]
 
 PATE = "pate"
 """The method of runs whose model is a student of many teachers."""
 
 LABEL_DP = "label-dp"
 """The method of runs in which labels alone are private."""
+
+ERM = "erm"
+"""The method of runs that are one private fit of a linear model."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Run:
     """
 
     record: Record
-    recipe: Recipe | PateRecipe | LabelRecipe
+    recipe: Recipe | PateRecipe | LabelRecipe | ErmRecipe
     model: nn.Module
     classes: tuple[str, ...]
     folder: RunFolder
@@ -82,6 +86,8 @@ class Run:
             return "features", self.recipe.features.kind
         if self.record.method == LABEL_DP:
             return "private", "labels alone"
+        if self.record.method == ERM:
+            return "way", cast("ErmRecipe", self.recipe).way
         taught = cast("PateRecipe", self.recipe)
         return "taught by", f"{taught.teachers} teachers ({taught.kind})"
 
@@ -138,6 +144,8 @@ def load_run(path: str | Path, *, run_code: bool = False) -> Run:
         return _student(record, folder)
     if record.method == LABEL_DP:
         return _of_private_labels(record, folder)
+    if record.method == ERM:
+        return _linear(record, folder)
     recipe = Recipe.from_dict(record.parameters["recipe"])
     if names_function(recipe.model) and not run_code:
         raise ValueError(
@@ -161,6 +169,14 @@ def _student(record: Record, folder: RunFolder) -> Run:
     from sfumato.learning.pate.run_students import read_student
 
     recipe, model = read_student(folder)
+    return Run(record, recipe, model, tuple(record.facts["data"]["classes"]), folder)
+
+
+def _linear(record: Record, folder: RunFolder) -> Run:
+    """A run that is one fit."""
+    from sfumato.learning.erm.run_models import read_linear
+
+    recipe, model = read_linear(folder)
     return Run(record, recipe, model, tuple(record.facts["data"]["classes"]), folder)
 
 
