@@ -9,7 +9,8 @@ members from others. Of a teacher, others are rows of other teachers, by a keyed
 student, the 10,000 training images that were left out. These are chosen at random: the last 10,000
 are a little easier than the rest, and an attack of some power takes that for membership. Half of
 the members and half of the others are known to the attacker, and the other half counts.
-"audits" plays games with votes near a tie, one of which the adversary moves in every question.
+"audits" plays games with votes near a tie, one of which the adversary moves in every question, and
+games that test each noise with many votes moved.
 
 Tables for RESULTS.md go to standard output. Single thread: OMP_NUM_THREADS=1.
 """
@@ -34,6 +35,7 @@ from sfumato.cli.audit_pate import (
     telling_votes,
     worst_votes,
 )
+from sfumato.cli.audit_pate_noise import audit_noise
 from sfumato.cli.teachers import attack_suspects, student_and_teachers
 from sfumato.data import Dataset, Examples, load_dataset
 from sfumato.data.first_rows import first_rows
@@ -62,9 +64,12 @@ def plan_of(name: str, epsilon: float, answers: int) -> AnswerPlan:
 
 
 def audits(given: argparse.Namespace) -> None:
-    """Labels by law and as played, and the student, beside the claim."""
-    print("| aggregator | answers | claimed | labels, by law | labels, played | student |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    """Labels by law and as played, the student and the noise, beside the claim."""
+    print(
+        "| aggregator | answers | claimed | labels, by law | labels, played | student | "
+        "noise found below | noise, as of epsilon |"
+    )
+    print("| --- " * 8 + "|")
     for name, epsilon, answers in PLANS:
         plan = plan_of(name, epsilon, answers)
         tables = telling_votes(plan, TEACHERS)
@@ -72,9 +77,12 @@ def audits(given: argparse.Namespace) -> None:
         games = max(400, given.draws // answers)
         played = audit_answers(plan, tables, games=games)
         taught = audit_student(plan, tables, games=given.students) if epsilon > 4 else None
+        noise = audit_noise(plan, games=given.noise_games).values()
         shown = [f"{one.epsilon:.2f}" if one else "" for one in (law, played, taught)]
-        assert not any(one and one.refuted for one in (law, played, taught))
-        cells = [name, f"{answers}", f"{plan.guarantee.epsilon:.2f}", *shown]
+        assert not any(one and one.refuted for one in (law, played, taught, *noise))
+        below = ", ".join(f"{one.game.refutes_below:.0%} ({one.game.name})" for one in noise)
+        as_of = ", ".join(f"{one.as_of_epsilon:.2f}" for one in noise)
+        cells = [name, f"{answers}", f"{plan.guarantee.epsilon:.2f}", *shown, below, as_of]
         print("| " + " | ".join(cells) + " |", flush=True)
 
 
@@ -136,6 +144,7 @@ def main() -> None:
     parser.add_argument("--others", type=int, default=4000)
     parser.add_argument("--games", type=int, default=400, help="with a run's own votes")
     parser.add_argument("--draws", type=int, default=100_000, help="answers of all games")
+    parser.add_argument("--noise-games", type=int, default=10_000, help="for each noise")
     parser.add_argument("--students", type=int, default=400, help="trained for one audit")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()

@@ -12,6 +12,10 @@ from sfumato.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LONG = {
+    "console": {"attacks.md", "audit.md", "label-privacy.md", "pate.md", "reports.md", "train.md"},
+    "python": {"train.md", "training.md"},
+}  # of some seconds each; the README and the command line's page always run
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -22,7 +26,11 @@ def blocks(path, language):
 
 
 def with_blocks(language):
-    return [pytest.param(path, id=path.name) for path in DOCUMENTS if blocks(path, language)]
+    return [
+        pytest.param(path, id=path.name, marks=[pytest.mark.slow] * (path.name in LONG[language]))
+        for path in DOCUMENTS
+        if blocks(path, language)
+    ]
 
 
 @pytest.mark.parametrize("path", with_blocks("python"))

@@ -10,11 +10,14 @@ from sfumato.audit.exact import exact_epsilon
 from sfumato.audit.labels import (
     Check,
     audit_label_law,
+    audit_scored_games,
     label_law,
     label_score,
     log_ratios,
     moved_worst,
+    scores_by_law,
 )
+from sfumato.audit.repeated import audit_games
 from sfumato.core.gaussian_profile import gaussian_epsilon
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.neighbours import Neighbours
@@ -117,6 +120,46 @@ def test_the_move_that_tells_most_is_found():
     assert (moved.min(axis=1) >= 0).all()
     assert moved[0, 2] == 2  # between the two that are nearly tied
     assert moved[2].tolist() in ([99, 1, 0], [99, 0, 1])
+
+
+def test_scores_by_law_are_those_of_released_labels():
+    p, q = np.array([[0.2, 0.1, 0.7]] * 4), np.array([[0.1, 0.2, 0.7]] * 4)
+    ratios = log_ratios(p, q)
+    found = scores_by_law(p, ratios, answers=1)
+    step = math.log(2)
+    shares = [np.isclose(found, value).mean() for value in (step, -step, 0.0)]
+    none = 0.7**4
+    assert shares == pytest.approx([(1 - none) * 2 / 3, (1 - none) / 3, none], abs=0.015)
+    assert scores_by_law(p, ratios, answers=4).mean() == pytest.approx(4 * 0.1 * step, abs=0.02)
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+def test_games_show_epsilon_and_no_more(flipped):
+    """Randomised response at ln 9, and a rare outcome that tells more, on either side."""
+    random = np.random.default_rng(2)
+    claim = Guarantee(math.log(9), 0.0, Neighbours.ADD_REMOVE)
+    inside, outside = (random.random(4000) < rate for rate in (0.9, 0.1))
+    found = audit_scored_games(inside, outside, claim=claim, confidence=0.99)
+    assert 0.85 * claim.epsilon < found.epsilon < claim.epsilon
+    rare, never = random.random(4000) < 0.05, np.zeros(4000)
+    sides = (-never, -rare.astype(float)) if flipped else (rare, never)
+    found = audit_scored_games(*sides, claim=claim, confidence=0.99)
+    assert found.epsilon > 1.5
+    assert found.facts["event"].startswith("a score below" if flipped else "a score above")
+    assert "mu_at_least" not in found.facts
+
+
+def test_labels_that_are_no_gaussian_show_no_more_than_their_law():
+    """A bound that takes them for Gaussian would be far above what is true of them."""
+    p, q = ([[0.55, 0.45, 0.0]], [[0.45, 0.55, 0.0]])
+    exact = audit_label_law(p, q, delta=1e-5).epsilon
+    claim = Guarantee(exact, 1e-5, Neighbours.ADD_REMOVE)
+    random = np.random.default_rng(3)
+    inside, outside = (random.random(20_000) < rate for rate in (0.55, 0.45))
+    found = audit_scored_games(inside, outside, claim=claim, confidence=0.99)
+    assert 0 < found.epsilon <= exact
+    assert not found.refuted
+    assert audit_games(inside, outside, claim=claim, threshold=0.5).epsilon > 2 * exact
 
 
 @pytest.mark.parametrize(

@@ -188,6 +188,7 @@ class Interrupting:
         yield told
 
 
+@pytest.mark.slow
 def test_an_interrupted_comparison_goes_on(run, folder, monkeypatch):
     """Each epoch and each model is trained once, however often it is interrupted."""
     command, noted = f"{SMALL} --epochs 5 --rows 200 --out broken", []

@@ -152,3 +152,22 @@ def test_a_run_that_was_cut_off_begins_anew(run, patients):
     code, _, err = run("train resume a")
     assert code == 2
     assert "train again" in " ".join(err.split())
+
+
+def test_no_feature_is_computed_before_the_charge(run, patients, monkeypatch):
+    Ledger(patients / "l.db").create("patients", Budget(0.5, 1e-4))
+    computed = []
+    prepared = "sfumato.learning.recipes.preparing"
+    monkeypatch.setattr(f"{prepared}.inputs_of", lambda *given: computed.append(given))
+    code, _, err = run(f"{SMALL} --ledger l.db --dataset patients --out a")
+    assert code != 0
+    assert "refused" in err
+    assert computed == []
+    assert not (patients / "a").exists()
+
+
+def test_blanked_rows_are_refused(run, patients):
+    code, _, err = run(f"{SMALL} --neighbours zero-out --out a")
+    assert code == 2
+    assert "neighbours must be 'replace-one' or 'add-remove'" in " ".join(err.split())
+    assert not (patients / "a").exists()

@@ -110,6 +110,47 @@ def test_no_epsilon_and_more_than_a_record(run, tmp_path):
     assert "like must be" in err
 
 
+def test_a_record_of_another_unit_is_not_taken_for_a_recipe(run, tmp_path):
+    code, out, _ = run("train label-dp --data digits --epsilon 2 --dry-run --json")
+    assert code == 0
+    recipe = json.loads(out)["recipe"] | {"unit": "record"}
+    record = {"method": "label-dp", "parameters": {"recipe": recipe}}
+    record["facts"] = {"data": {"name": "digits"}}
+    (tmp_path / "record.json").write_text(json.dumps(record))
+    Ledger(tmp_path / "l.db").create("digits", Budget(8.0), neighbours="replace-one")
+    charged = "--ledger l.db --dataset digits --out a"
+    code, _, err = run(f"train label-dp --data digits --like record.json {charged}")
+    assert code == 2
+    assert "unit must be 'label'" in " ".join(err.split())
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_run_that_nobody_paid_for_is_not_charged_when_it_goes_on(run, tmp_path):
+    ledger = Ledger(tmp_path / "l.db")
+    ledger.create("digits-labels", Budget(8.0), unit="label", neighbours="replace-one")
+    code, _, _ = run(f"{SMALL} --stages 1 --dataset digits-labels --minutes 1e-9 --out a")
+    assert code == 0
+    code, _, err = run("train resume a --ledger l.db --device cpu")
+    assert code == 2
+    assert "the budget it began with" in " ".join(err.split())
+    assert [entry.kind for entry in ledger.history("digits-labels")] == ["open"]
+
+
+def test_the_first_rows_of_ones_own_data_are_refused(run, tmp_path):
+    table = ["x,y", *(f"{n},{n // 20}" for n in range(40))]  # sorted by label
+    (tmp_path / "own.csv").write_text("\n".join(table))
+    declared = {"label": "y", "classes": [0, 1], "columns": {"x": {"lower": 0, "upper": 40}}}
+    (tmp_path / "own.json").write_text(json.dumps(declared))
+    begin = "train label-dp --data own.csv --declared own.json --epsilon 4 --epochs 1 --device cpu"
+    code, _, err = run(f"{begin} --rows 30 --out a")
+    assert code == 2
+    assert "rows must be left out with data of one's own" in " ".join(err.split())
+    assert not (tmp_path / "a").exists()
+    code, out, _ = run(f"{begin} --out a --json --no-progress")
+    assert code == 0
+    assert json.loads(out)["stages"] == [24, 16]
+
+
 def test_a_budget_of_records_is_refused(run, tmp_path):
     Ledger(tmp_path / "l.db").create("digits", Budget(8.0), neighbours="replace-one")
     code, _, err = run(f"{SMALL} --ledger l.db --dataset digits --out a")

@@ -418,6 +418,7 @@ def test_no_row_makes_a_filter_fail_in_postgresql(postgres):
             row_filter(text, make([]))
 
 
+@pytest.mark.slow
 def test_no_row_makes_a_filter_fail_in_spark(spark):
     rows = adversarial(
         ["2026-01-01", "0001-01-01", "9999-12-31", None],

@@ -28,7 +28,7 @@ Reference for the mechanism: Papernot et al., arXiv:1610.05755 and arXiv:1802.08
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,18 +37,24 @@ from scipy.special import log_ndtr, ndtr
 
 from sfumato.audit.exact import at_delta
 from sfumato.audit.findings import Finding
+from sfumato.audit.intervals import epsilon_from_counts
+from sfumato.audit.one_run import Analysis
+from sfumato.audit.repeated import audit_games
 from sfumato.core import validation
 from sfumato.core.guarantee import Guarantee
 
 __all__ = [
     "Check",
     "Law",
+    "Scores",
     "Votes",
     "audit_label_law",
+    "audit_scored_games",
     "label_law",
     "label_score",
     "log_ratios",
     "moved_worst",
+    "scores_by_law",
 ]
 
 Votes = NDArray[np.int64]
@@ -56,6 +62,9 @@ Votes = NDArray[np.int64]
 
 Law = Callable[[Votes], NDArray[np.float64]]
 """From votes to :func:`label_law`'s probabilities."""
+
+Scores = NDArray[np.float64]
+"""One number for each game, higher where the unit is likelier to be there."""
 
 _Floats = NDArray[np.float64]
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
@@ -66,6 +75,8 @@ _NEGLIGIBLE = 1e-13  # outcomes that are left out, which only lowers a bound
 _LOST = 0.01  # of epsilon, at most, by rounding losses down to a grid
 _MOST_CELLS = 2**24
 _LARGEST = 60.0  # of a log ratio
+_LIKELY = 20_000  # scores by law
+_MOST_EVENTS = 200  # tried by an auditor
 
 
 @dataclass(frozen=True)
@@ -162,6 +173,81 @@ def audit_label_law(
         **(facts or {}),
     }  # fmt: skip
     return Finding(max(sides), at, 1.0, "exact, all labels", claim, known, private)
+
+
+def scores_by_law(law: ArrayLike, ratios: NDArray[np.float64], answers: int) -> Scores:
+    """Scores as they are likely to be, by a law: from which an auditor chooses what to go by.
+
+    Args:
+        law: (questions, outcomes), the last of them for no answer.
+        ratios: from :func:`log_ratios`.
+        answers: after so many no question is asked.
+    """
+    random = np.random.default_rng(0)  # nothing of it is released
+    total, given = np.zeros(_LIKELY), np.zeros(_LIKELY, np.int64)
+    none = ratios.shape[1] - 1
+    for chances, row in zip(_laws("law", law), ratios, strict=True):
+        edges = np.cumsum(chances)[:-1]
+        outcome = np.searchsorted(edges, random.random(_LIKELY), side="right")
+        asked = given < answers
+        total += np.where(asked, row[outcome], 0.0)
+        given += asked & (outcome != none)
+    return total
+
+
+def audit_scored_games(
+    inside: ArrayLike,
+    outside: ArrayLike,
+    *,
+    claim: Guarantee,
+    confidence: float,
+    likely: tuple[Scores, Scores] | None = None,
+) -> Finding:
+    """A lower bound on epsilon from scores of independent games, whatever law they follow.
+
+    The auditor goes by an event: a score above or below some number. What tells may be a label that
+    is seldom given, more seldom with the unit or more seldom without it, so both are tried.
+
+    Args:
+        inside: scores of games with the unit.
+        outside: of games without it.
+        claim: what one game promises.
+        confidence: of the whole procedure.
+        likely: scores of either side that were not played, by which the event is chosen. By default
+            every second game chooses it, and only the others count.
+    """
+    ins, outs = np.asarray(inside, np.float64), np.asarray(outside, np.float64)
+    if likely is None:
+        likely, ins, outs = (ins[::2], outs[::2]), ins[1::2], outs[1::2]
+    at, sign = _telling_event(likely, (len(ins), len(outs)), claim.delta, confidence)
+    first, second = (ins, outs) if sign == 1 else (-outs, -ins)
+    found = audit_games(
+        first, second, claim=claim, confidence=confidence, threshold=sign * at,
+        analysis=Analysis.GUESSES,
+    )  # fmt: skip
+    kept = {name: value for name, value in found.facts.items() if name != "mu_at_least"}
+    event = "above, likelier with the unit" if sign == 1 else "below, likelier without the unit"
+    return replace(found, facts={**kept, "threshold": at, "event": f"a score {event}"})
+
+
+def _telling_event(
+    likely: tuple[Scores, Scores], games: tuple[int, int], delta: float, confidence: float
+) -> tuple[float, int]:
+    """The event of which so many games are likely to show most: its number, and 1 for above it."""
+    ins, outs = likely
+    seen = np.unique(np.concatenate([ins, outs]))
+    places = np.unique(np.linspace(0, len(seen) - 1, _MOST_EVENTS).astype(int))
+    best = (-1.0, -1.0, 0.0, 1)
+    for at in seen[places].tolist():
+        for sign in (1, -1):
+            sides = (ins, outs) if sign == 1 else (-outs, -ins)
+            power, alarms = (float((side > sign * at).mean()) for side in sides)
+            rates = [(round(r * n), n) for r, n in zip((power, alarms), games[::sign], strict=True)]
+            # One more alarm than is likely: luck at rare events is not power.
+            rates[1] = (min(rates[1][0] + 1, rates[1][1]), rates[1][1])
+            shown = epsilon_from_counts(rates[0], rates[1], delta, confidence)
+            best = max(best, (shown, power - alarms, at, sign))
+    return best[2], best[3]
 
 
 def moved_worst(votes: ArrayLike, law: Law) -> tuple[Votes, Votes]:

@@ -39,8 +39,8 @@ def audit(
     analysis: Annotated[
         str | None,
         typer.Option(
-            help="guesses: for every (epsilon, delta); gaussian: tighter, for Gaussian noise. "
-            "Default: guesses for canaries, gaussian for PATE with such noise."
+            help="guesses: for every (epsilon, delta); gaussian: tighter, for Gaussian noise, and "
+            "not for PATE, whose labels are not Gaussian. Default: guesses."
         ),
     ] = None,
     games: Annotated[

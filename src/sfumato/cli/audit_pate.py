@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sfumato.cli.audit_pate_noise import FEWEST_GAMES, audit_noise, opposite
 from sfumato.cli.options import AsJson
 from sfumato.cli.output import console, plain_table, print_json, working
 from sfumato.core.guarantee import round_down
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from sfumato.audit.findings import Finding
-    from sfumato.audit.labels import Law, Votes
+    from sfumato.audit.label_noise import NoiseFinding
+    from sfumato.audit.labels import Law, Scores, Votes
     from sfumato.core.randomness import Coins
     from sfumato.learning.pate import AnswerPlan
     from sfumato.learning.pate.aggregators import Aggregator, Opinion
@@ -37,7 +39,6 @@ __all__ = [
 ]
 
 _STUDENT_STEPS = 12
-_FEWEST_GAMES = 40  # of fewer, one side may have none to count
 
 
 def pate(
@@ -58,10 +59,11 @@ def pate(
     confidence: Annotated[float, typer.Option(help="Of the whole procedure.")] = 0.99,
     as_json: AsJson = False,
 ) -> None:
-    """Audits PATE's released labels on votes where one teacher matters most.
+    """Audits PATE's released labels on votes where one teacher matters most, and their noise.
 
     The adversary owns one teacher and moves its vote in every question; all labels are seen. By
-    law: what labels tell at most, computed. Played: what the code's own answers tell.
+    law: what labels tell at most, computed. Played: what the code's own answers tell, whatever
+    their noise. Noise: with many votes moved, is it as large as declared?
 
     Examples:
     sfumato audit pate
@@ -73,18 +75,21 @@ def pate(
     plan = _plan(aggregator, epsilon, delta, answers, questions, teachers)
     if student:
         _public_digits(plan.most_questions)  # or says why not, before anything is played
+    each = 1 - (1 - confidence) / (2 + plan.aggregator.asks_first + bool(student))
     with working("auditing"):
         tables = telling_votes(plan, teachers)
         found = {
             "labels, by law": audit_law(plan, worst_votes(plan, teachers)),
-            "labels, played": audit_answers(plan, tables, games=games, confidence=confidence),
+            "labels, played": audit_answers(plan, tables, games=games, confidence=each),
         }
         if student:
-            found["student"] = audit_student(plan, tables, games=student, confidence=confidence)
+            found["student"] = audit_student(plan, tables, games=student, confidence=each)
+        noise = audit_noise(plan, games=games, confidence=each)
     if as_json:
-        print_json({"plan": plan.to_dict(), "audits": {n: f.to_dict() for n, f in found.items()}})
+        audits = {**found, **noise}
+        print_json({"plan": plan.to_dict(), "audits": {n: f.to_dict() for n, f in audits.items()}})
     else:
-        _tell(plan, found)
+        _tell(plan, found, noise)
 
 
 def _plan(
@@ -115,7 +120,7 @@ def worst_votes(plan: AnswerPlan, teachers: int) -> tuple[Votes, Votes]:
     """
     from sfumato.audit.labels import audit_label_law
 
-    law = label_law_of(plan.aggregator, _opposite(plan))
+    law = label_law_of(plan.aggregator, opposite(plan))
 
     def shown(tables: tuple[Votes, Votes]) -> float:
         laws = (law(_sure_to_be_asked(plan, table)) for table in tables)
@@ -128,7 +133,7 @@ def telling_votes(plan: AnswerPlan, teachers: int) -> tuple[Votes, Votes]:
     """The same, but the split on which a label tells most on average: for games."""
     from sfumato.audit.labels import log_ratios
 
-    law = label_law_of(plan.aggregator, _opposite(plan))
+    law = label_law_of(plan.aggregator, opposite(plan))
 
     def shown(tables: tuple[Votes, Votes]) -> float:
         p, q = (law(table[:1]) for table in tables)
@@ -143,7 +148,7 @@ def _moved_splits(plan: AnswerPlan, teachers: int) -> list[tuple[Votes, Votes]]:
     from sfumato.audit.labels import moved_worst
     from sfumato.learning.pate.games import vote_splits
 
-    law, found = label_law_of(plan.aggregator, _opposite(plan)), []
+    law, found = label_law_of(plan.aggregator, opposite(plan)), []
     for split in vote_splits(teachers):
         first, second = moved_worst(np.array([split]), law)
         found.append(tuple(np.tile(row, (plan.most_questions, 1)) for row in (first, second)))
@@ -177,13 +182,6 @@ def label_law_of(aggregator: Aggregator, opinion: Opinion | None = None) -> Law:
     return law
 
 
-def _opposite(plan: AnswerPlan) -> Opinion | None:
-    """A student that is sure of the second of two classes, where teachers have the first."""
-    import numpy as np
-
-    return np.array([0.0, 1.0]) if plan.aggregator.needs_opinion else None
-
-
 # --- the audits ---------------------------------------------------------------------------------
 
 
@@ -191,7 +189,7 @@ def audit_law(plan: AnswerPlan, tables: tuple[Votes, Votes]) -> Finding:
     """What labels show if they follow their law; on the questions that are asked in any case."""
     from sfumato.audit.labels import audit_label_law
 
-    law = label_law_of(plan.aggregator, _opposite(plan))
+    law = label_law_of(plan.aggregator, opposite(plan))
     laws = (law(_sure_to_be_asked(plan, table)) for table in tables)
     known = {"votes": [table[0].tolist() for table in tables]}
     return audit_label_law(*laws, claim=plan.guarantee, facts=known)
@@ -205,10 +203,11 @@ def audit_answers(
     confidence: float = 0.99,
     claimed: AnswerPlan | None = None,
     coins: Coins | None = None,
-    analysis: str | None = None,
     opinion: Opinion | None = None,
 ) -> Finding:
-    """A lower bound from the answers that the code gives on either table.
+    """A lower bound from the answers that the code gives on either table, whatever their law.
+
+    What the auditor goes by is chosen by the law that is promised, before anything is played.
 
     Args:
         plan: is played.
@@ -217,18 +216,19 @@ def audit_answers(
         confidence: of the whole procedure.
         claimed: the plan whose guarantee and law is tested; by default the same.
         coins: who is in, and the noise; by default the system's.
-        analysis: "gaussian" or "guesses"; by default the former for Gaussian noise.
         opinion: the student's, for an interactive aggregator; by default the opposite of the votes.
     """
-    from sfumato.audit.labels import label_score, log_ratios
+    from sfumato.audit.labels import label_score, log_ratios, scores_by_law
 
     promised = claimed or plan
-    thought = _opposite(plan) if opinion is None else opinion
+    thought = opposite(plan) if opinion is None else opinion
     law = label_law_of(promised.aggregator, thought)
-    ratios = log_ratios(law(tables[0]), law(tables[1]))
+    laws = law(tables[0]), law(tables[1])
+    ratios = log_ratios(*laws)
+    first, second = (scores_by_law(one, ratios, promised.answers) for one in laws)
     return _played(
         plan, tables, lambda labels: label_score(labels, ratios), promised, games, confidence,
-        coins, analysis, thought,
+        coins, thought, (first, second),
     )  # fmt: skip
 
 
@@ -243,9 +243,10 @@ def audit_student(
 ) -> Finding:
     """The same by what a student says of the questions after it learnt from the answers.
 
-    Its weights follow from the labels, so it shows no more than they do.
+    Its weights follow from the labels, so it shows no more than they do. What the auditor goes by,
+    half of the games choose, and only the other half counts.
     """
-    from sfumato.audit.labels import log_ratios
+    from sfumato.audit.labels import label_score, log_ratios
     from sfumato.learning.pate.games import student_probabilities
     from sfumato.learning.pate.students import make_student
 
@@ -254,15 +255,17 @@ def audit_student(
         "supervised", classes=tables[0].shape[1], features="scattering", steps=_STUDENT_STEPS,
         rate=0.05, smoothing=0.0, average=0.5, weight_decay=0.0,
     )  # fmt: skip
-    thought = _opposite(plan)
+    thought = opposite(plan)
     law = label_law_of(plan.aggregator, thought)
-    ratios = log_ratios(law(tables[0]), law(tables[1]))[:, :-1]
+    ratios = log_ratios(law(tables[0]), law(tables[1]))
 
     def score(labels: list[int | None]) -> float:
         said = student_probabilities(learns, inputs, labels)
-        return 0.0 if said is None else float((said * ratios).sum())
+        if said is None:  # no student at all: nothing was answered, and that is seen
+            return label_score(labels, ratios)
+        return float((said * ratios[:, :-1]).sum())
 
-    return _played(plan, tables, score, plan, games, confidence, coins, None, thought)
+    return _played(plan, tables, score, plan, games, confidence, coins, thought)
 
 
 def _public_digits(questions: int) -> Tensor:
@@ -287,27 +290,26 @@ def _played(
     games: int,
     confidence: float,
     coins: Coins | None,
-    analysis: str | None,
     opinion: Opinion | None,
+    likely: tuple[Scores, Scores] | None = None,
 ) -> Finding:
-    """Games in which the canary is there or not; above 0 a likelihood ratio says that it is."""
+    """Games in which the canary is there or not."""
     import numpy as np
 
-    from sfumato.audit import audit_games
+    from sfumato.audit.labels import audit_scored_games
     from sfumato.core import validation
     from sfumato.core.randomness import SYSTEM, fair_coins
     from sfumato.learning.pate.games import released_labels
 
     source = SYSTEM if coins is None else coins
-    how = analysis or ("guesses" if promised.aggregator.kind == "lnmax" else "gaussian")
-    included = fair_coins(validation.at_least("games", games, _FEWEST_GAMES), source)
+    included = fair_coins(validation.at_least("games", games, FEWEST_GAMES), source)
     scores = np.array([
         score(released_labels(tables[0 if there else 1], plan, source, opinion))
         for there in included
     ])  # fmt: skip
-    finding = audit_games(
+    finding = audit_scored_games(
         scores[included], scores[~included], claim=promised.guarantee, confidence=confidence,
-        threshold=0.0, analysis=how,
+        likely=likely,
     )  # fmt: skip
     return replace(finding, facts={**finding.facts, "games": games})
 
@@ -320,6 +322,12 @@ def audit_pate_run(
 ) -> Finding:
     """The same with a run's own votes, one of them moved in every question. The curator's."""
     import numpy as np
+
+    if analysis not in (None, "guesses"):
+        raise ValueError(
+            f"analysis must be guesses for a run of PATE, got {analysis!r}: labels are not "
+            "Gaussian, and a bound that takes them for such is not one on their epsilon"
+        )
 
     from sfumato.audit.labels import audit_label_law, moved_worst
     from sfumato.learning.pate.run_votes import read_run_votes
@@ -339,9 +347,7 @@ def audit_pate_run(
     by_law = audit_label_law(
         *(law(_sure_to_be_asked(plan, table)) for table in tables), claim=plan.guarantee
     )
-    found = audit_answers(
-        plan, tables, games=games, confidence=confidence, analysis=analysis, opinion=opinion
-    )
+    found = audit_answers(plan, tables, games=games, confidence=confidence, opinion=opinion)
     facts = {**found.facts, "questions": len(tables[0]), "epsilon_by_law": by_law.epsilon}
     return replace(found, private=True, facts=facts)
 
@@ -349,7 +355,7 @@ def audit_pate_run(
 # --- what is said -------------------------------------------------------------------------------
 
 
-def _tell(plan: AnswerPlan, found: dict[str, Finding]) -> None:
+def _tell(plan: AnswerPlan, found: dict[str, Finding], noise: dict[str, NoiseFinding]) -> None:
     table = plain_table(f"{plan.answers} answers of {plan.aggregator.kind}: {plan.guarantee}")
     for name in ("audit", "epsilon at least", "of the claim", "sure", "verdict"):
         table.add_column(name, no_wrap=True)
@@ -357,7 +363,23 @@ def _tell(plan: AnswerPlan, found: dict[str, Finding]) -> None:
         table.add_row(
             name, f"{round_down(finding.epsilon):.10g}",
             f"{finding.epsilon / plan.guarantee.epsilon:.0%}",
-            "certain" if finding.confidence == 1 else f"{finding.confidence:g}",
-            "REFUTED" if finding.refuted else "consistent",
+            "certain" if finding.confidence == 1 else f"{finding.confidence:.4g}",
+            _word(finding),
         )  # fmt: skip
     console().print(table)
+    sure = ", ".join({f"{finding.game.confidence:.4g}" for finding in noise.values()})
+    table = plain_table(f"Its noise, played with many votes moved ({sure} sure)")
+    for name in ("noise of", "declared", "at most", "as of epsilon", "finds below", "verdict"):
+        table.add_column(name, no_wrap=True)
+    for finding in noise.values():
+        game = finding.game
+        table.add_row(
+            game.name, f"{game.declared:.4g}", f"{finding.at_most:.4g}",
+            f"{finding.as_of_epsilon:.4g}", f"{game.refutes_below * game.declared:.4g}",
+            _word(finding),
+        )  # fmt: skip
+    console().print(table)
+
+
+def _word(finding: Finding | NoiseFinding) -> str:
+    return "REFUTED" if finding.refuted else "consistent"

@@ -147,11 +147,12 @@ def card_sections(sources: Sources, prefix: str = "") -> list[Section]:
         return [Section(_headed(prefix, "the guarantee"), [Missing(sources.full(place), remedy)])]
     if not promises.is_sound(sources) or not _says_whether_private(sources):
         return [Section(_headed(prefix, "the guarantee"), recorded(lambda: promises.lead(sources)))]
+    words = promises.wording(sources)
     promised = (
-        ("what it promises to somebody in the data", lambda: promises.promises(sources)),
+        (words.promised, lambda: promises.promises(sources)),
         ("what it does not promise", lambda: promises.limits(sources)),
         ("the whole guarantee", lambda: [*promises.trade_off(sources), *promises.deltas(sources)]),
-        ("could a record be reconstructed?", lambda: promises.reconstruction(sources)),
+        (words.rebuilt, lambda: promises.reconstruction(sources)),
     )
     if sources.has(_COST):
         promised = (

@@ -34,7 +34,13 @@ from sfumato.reports.facts import (
     per_cent_text,
 )
 from sfumato.reports.pate_facts import is_pate
-from sfumato.reports.promises import claimed, is_sound, is_stamped, promises_something
+from sfumato.reports.promises import (
+    claimed,
+    is_sound,
+    is_stamped,
+    promises_something,
+    protects_labels_alone,
+)
 from sfumato.reports.training_figures import accuracy_by_epsilon_figure
 
 __all__ = ["CuratorRun", "curator_report"]
@@ -192,6 +198,8 @@ def _network(sources: Sources, name: str) -> str:
     student = f"{RECORD}#/parameters/recipe/student/kind"
     if is_pate(sources) and sources.has(student):
         return f"teachers, and {sources.raw(student)}"
+    if protects_labels_alone(sources):  # another epsilon: never on a line with those of records
+        return f"{name}, labels alone"
     parts = [f"{RECORD}#/parameters/recipe/{part}" for part in ("model", "features/kind")]
     if not all(sources.has(place) for place in parts):
         return name

@@ -28,7 +28,7 @@ from sfumato.reports.facts import (
 )
 from sfumato.reports.inversion_figures import inversion_figure
 from sfumato.reports.membership_figures import membership_roc_figure, most_exposed_figure
-from sfumato.reports.promises import is_sound, promises_something
+from sfumato.reports.promises import is_sound, promises_something, protects_labels_alone
 
 __all__ = [
     "AUDIT", "INVERSION", "MEMBERSHIP", "audits", "best_attack", "inversions", "memberships",
@@ -149,8 +149,11 @@ def _curves(
 
 
 def _claim(run: Sources) -> tuple[float, float] | None:
-    """Epsilon and delta as they are shown, never smaller than they are; None if none holds."""
-    if not promises_something(run) or not is_sound(run):
+    """Epsilon and delta as they are shown, never smaller than they are; None if none holds.
+
+    Private labels forbid no attack that finds out who was trained on.
+    """
+    if not promises_something(run) or not is_sound(run) or protects_labels_alone(run):
         return None
     try:
         with run.reading(_RECORD):

@@ -8,7 +8,7 @@ from sfumato.reports.documents import Block, Code, Table
 from sfumato.reports.facts import Sources, number_text, pointer
 from sfumato.reports.label_facts import is_label_dp, label_rows
 from sfumato.reports.pate_facts import is_pate, pate_extras, pate_rows, student_rows
-from sfumato.reports.promises import RECORD, recomputed
+from sfumato.reports.promises import RECORD, protects_labels_alone, recomputed
 from sfumato.reports.rows import Rows, in_words
 
 __all__ = ["method", "reproduction", "software"]
@@ -54,8 +54,12 @@ def method(sources: Sources) -> list[Block]:
     rows = Rows(sources, lambda at: at in _ALWAYS or (training and at not in _SOMETIMES))
     rows.add("method", _METHOD)
     rows.add("data", f"{_FACTS}/data/name")
-    rows.add("records taken, the first", f"{_FACTS}/data/rows")
-    rows.add("whom it protects", _UNIT, lambda unit: f"one {unit}")
+    labels = protects_labels_alone(sources)
+    taken = "rows taken, the first" if labels else "records taken, the first"
+    rows.add(taken, f"{_FACTS}/data/rows")
+    rows.add(
+        "what it protects" if labels else "whom it protects", _UNIT, lambda unit: f"one {unit}"
+    )
     if is_pate(sources):
         rows.add("what is compared", _NEIGHBOURS_AT, in_words(_NEIGHBOURS))
         pate_rows(rows)

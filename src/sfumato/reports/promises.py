@@ -1,13 +1,15 @@
-"""What a guarantee says to a person in the data, in plain words, and what it does not say.
+"""What a guarantee says to those it protects, in plain words, and what it does not say.
 
 Everything is computed from the event that a record holds, by the accountant:
 
-- how well any attacker tells one of the data from one who is not: the trade-off curve f, so that
-  with false alarms at rate a at most 1 - f(a) are found (Dong, Roth and Su, arXiv:1905.02383);
+- how well any attacker tells the two sides of what is compared apart (see
+  :mod:`sfumato.reports.wording`): the trade-off curve f, so that with false alarms at rate a at
+  most 1 - f(a) are found (Dong, Roth and Su, arXiv:1905.02383);
 - how likely any attacker reconstructs a record: who would guess it with probability k without the
   release guesses it with at most 1 - f(k) (Hayes, Mahloujifar and Balle, "Bounding training data
   reconstruction in DP-SGD", arXiv:2302.07225, theorem 2; for (epsilon, delta) Balle, Cherubin and
-  Hayes, "Reconstructing training data with informed adversaries", arXiv:2201.04845).
+  Hayes, "Reconstructing training data with informed adversaries", arXiv:2201.04845). The same
+  argument, from any fixed value in its place, holds where one is replaced.
 
 The attacker knows all other records, sees everything that was released, and may know how likely
 each possible record was. A record whose noise was not secret promises none of this.
@@ -35,16 +37,17 @@ from sfumato.reports.facts import (
     epsilon_text,
 )
 from sfumato.reports.figures import trade_off_figure
+from sfumato.reports.wording import LABEL, Words, words_for
 
 __all__ = [
     "RECORD", "claimed", "deltas", "is_sound", "is_stamped", "lead", "limits", "promises",
-    "promises_something", "recomputed", "reconstruction", "trade_off",
+    "promises_something", "protects_labels_alone", "recomputed", "reconstruction", "trade_off",
+    "wording",
 ]  # fmt: skip
 
 RECORD = "record.json"
 _EVENT, _GUARANTEE, _PRIVATE = f"{RECORD}#/event", f"{RECORD}#/guarantee", f"{RECORD}#/private"
-_PRIORS = (0.1, 0.01, 0.001, 1e-6)
-_RATES = tuple(sorted({0.01, *_PRIORS}))  # where the curve is exact
+_RATES = (1e-6, 0.001, 0.01, 0.1, 0.5)  # where the curve is exact: all priors are among them
 _DELTAS = (1e-4, 1e-5, 1e-6, 1e-8)
 _GROUPS = {2: "two", 3: "three"}
 _CHANGED = "the record was changed, or made by a faulty version. Do not rely on it."
@@ -53,12 +56,7 @@ _ROWS = f"{RECORD}#/facts/data/rows"
 _TEACHERS = f"{RECORD}#/parameters/recipe/kind"
 _LARGE_DELTA = 0.01  # from here on a promise is not worth stating
 _TOLERANCE = 1e-3  # of epsilon, between two computations of the same
-_OWN = {"record": "your record", "person": "everything of yours"}
-_OTHERWISE = {
-    Neighbours.ADD_REMOVE: "",
-    Neighbours.REPLACE_ONE: ", or something else in its place",
-    Neighbours.ZERO_OUT: ", or a blank in its place",
-}
+_METHOD, _LABELS_ALONE = f"{RECORD}#/method", "label-dp"
 
 
 # --- whether anything is promised ---------------------------------------------------------------
@@ -96,12 +94,27 @@ def is_sound(sources: Sources) -> bool:
         guarantee, event = _guarantee(sources), _event(sources)
     except NotOnRecord:
         return False
-    if event.unit_name != guarantee.unit:
+    if event.unit_name != guarantee.unit or _claims_more_than_labels(sources, guarantee):
         return False
     epsilon = _epsilon(_frozen(sources), guarantee)
     if isinstance(epsilon, str):
         return False
     return epsilon is None or epsilon <= guarantee.epsilon * (1 + _TOLERANCE)
+
+
+def protects_labels_alone(sources: Sources) -> bool:
+    """Whether nothing but labels is protected, whatever else the record claims."""
+    at = f"{_GUARANTEE}/unit"
+    return _is_label_method(sources) or (sources.has(at) and sources.raw(at) == LABEL)
+
+
+def _is_label_method(sources: Sources) -> bool:
+    return sources.has(_METHOD) and sources.raw(_METHOD) == _LABELS_ALONE
+
+
+def _claims_more_than_labels(sources: Sources, guarantee: Guarantee) -> bool:
+    """Whether a method that randomises labels alone claims to protect something else."""
+    return _is_label_method(sources) and guarantee.unit != LABEL
 
 
 def claimed(sources: Sources) -> Cell:
@@ -150,9 +163,9 @@ def lead(sources: Sources) -> list[Block]:
             *recorded(lambda: _checked(sources)),
         ]  # fmt: skip
     _vouched(sources)
-    unit = sources.fact(f"{_GUARANTEE}/unit")
+    unit, subject = sources.fact(f"{_GUARANTEE}/unit"), wording(sources).subject
     text = (
-        "How much the release can depend on any one ", unit, " in the data is limited: ",
+        "How much the release can depend on any one ", unit, f"{subject} is limited: ",
         *_stated(sources), ".",
     )  # fmt: skip
     return [Paragraph(text, "lead"), *recorded(lambda: _checked(sources))]
@@ -179,6 +192,9 @@ def _checked(sources: Sources) -> list[Block]:
             f", which is not what is claimed: {_CHANGED}",
         )  # fmt: skip
         return [Paragraph(text, "warning")]
+    if _claims_more_than_labels(sources, guarantee):
+        text = f"This method protects labels alone, which is not what is claimed: {_CHANGED}"
+        return [Paragraph(text, "warning")]
     epsilon = _epsilon(_frozen(sources), guarantee)
     if isinstance(epsilon, str):
         return [Paragraph(epsilon, "warning")]
@@ -195,28 +211,29 @@ def _checked(sources: Sources) -> list[Block]:
     return [Paragraph(text, "warning")]
 
 
+def wording(sources: Sources) -> Words:
+    """In which words its promises are put."""
+    guarantee = _guarantee(sources)
+    return words_for(guarantee.unit, guarantee.neighbours)
+
+
 def promises(sources: Sources) -> list[Block]:
-    """What the guarantee promises to somebody in the data."""
+    """What the guarantee promises to those whom it protects."""
     _vouched(sources)
-    profile, relation = _curve(sources), _guarantee(sources).neighbours
-    own = sources.fact(f"{_GUARANTEE}/unit", _own)
+    profile, words = _curve(sources), wording(sources)
+    own = sources.fact(f"{_GUARANTEE}/unit", lambda _: words.own)
     right = sources.computed((1 + profile["advantage"]) / 2, _EVENT, at_most_text)
     found = sources.computed(_power(profile, 0.01), _EVENT, at_most_text)
+    (coin, other), (looked_for, of_whom) = words.coin, words.found
     return [
         Bullets(
             [
                 (
-                    "A coin decides whether the data contain ", own, f"{_OTHERWISE[relation]}. "
-                    "Whoever sees the release, and knows all other data, names the side of the "
-                    "coin with a chance of at most ", right, " of being right. Guessing alone is "
-                    "right half of the time.",
+                    coin, own, f"{other}. Whoever sees the release, and knows {words.knows}, names "
+                    "the side of the coin with a chance of at most ", right, " of being right. "
+                    "Guessing alone is right half of the time.",
                 ),
-                (
-                    "If a coin decided for each whether they are in the data, then whoever looks "
-                    "for those in the data, and wrongly accuses one in a hundred of those who are "
-                    "not, finds at most ", found, " of those who are, whatever else they know. "
-                    "Accusing at random finds one in a hundred.",
-                ),
+                (looked_for, found, f"{of_whom} {words.at_random}"),
                 "Both hold now and later, however much anybody computes, and whatever is done "
                 "with the release.",
             ]
@@ -227,18 +244,15 @@ def promises(sources: Sources) -> list[Block]:
 def limits(sources: Sources) -> list[Block]:
     """What it does not promise."""
     _vouched(sources)
-    unit = sources.fact(f"{_GUARANTEE}/unit")
+    unit, words = sources.fact(f"{_GUARANTEE}/unit"), wording(sources)
     items: list[Cell] = [
-        "What is true of people in general may be learned from the release, and used to guess "
-        "about you. That is so whether you are in the data or not.",
-        (
-            "One ", unit, " is protected. Several of them together are protected less: ",
-            *_groups(sources),
-        ),
+        *words.not_hidden,
+        words.general,
+        ("One ", unit, f" is protected. {words.several}", *_groups(sources), words.many),
         "It speaks of this release alone. Whatever else is released from the same data adds up "
         "with it.",
         "How long a computation takes, and other traces of a running machine, are not covered.",
-    ]  # fmt: skip
+    ]
     if sources.has(_ROWS) and _guarantee(sources).neighbours is Neighbours.ADD_REMOVE:
         items.append(
             (
@@ -274,7 +288,7 @@ def _groups(sources: Sources) -> list[str | Fact]:
                 f"{word} by epsilon ", sources.computed(many.epsilon, _GUARANTEE, epsilon_text),
                 " at delta ", sources.computed(many.delta, _GUARANTEE, delta_text), ", ",
             ]  # fmt: skip
-    return [*pieces, "a family or the patients of one hospital still less."]
+    return pieces
 
 
 def deltas(sources: Sources) -> list[Block]:
@@ -291,42 +305,35 @@ def deltas(sources: Sources) -> list[Block]:
 def trade_off(sources: Sources) -> list[Block]:
     """The trade-off curve, as a picture."""
     _vouched(sources)
-    curve = _curve(sources)["trade_off"]
+    curve, words = _curve(sources)["trade_off"], wording(sources)
     figure = trade_off_figure(curve["alpha"], curve["beta"], "any attacker, at best")
     figure.set_size_inches(4.6, 3.7)
     (axes,) = figure.axes
-    axes.set_xlabel("share of others who are wrongly accused")
-    axes.set_ylabel("share of members missed, at least")
-    alt = (
-        "The least share of members that any attacker misses, at each share of others who are "
-        "wrongly accused"
-    )
+    axes.set_xlabel(words.accused)
+    axes.set_ylabel(words.missed)
     caption = (
         "No attacker comes below the curve. The nearer it lies to the dotted line, the less can be "
         "learned."
     )
-    return [Picture(figure, alt, f"computed from {sources.full(_EVENT)}", caption)]
+    return [Picture(figure, words.alt, f"computed from {sources.full(_EVENT)}", caption)]
 
 
 def reconstruction(sources: Sources) -> list[Block]:
-    """How likely a record can be reconstructed."""
+    """How likely what is protected can be guessed."""
     _vouched(sources)
-    profile, own = _curve(sources), sources.fact(f"{_GUARANTEE}/unit", _own)
+    profile, words = _curve(sources), wording(sources)
+    own = sources.fact(f"{_GUARANTEE}/unit", lambda _: words.own)
     rows = [
         (sources.computed(prior, _EVENT, at_most_text),
          sources.computed(_power(profile, prior), _EVENT, at_most_text))
-        for prior in _PRIORS
+        for prior in words.priors
     ]  # fmt: skip
     text = (
-        "Suppose that somebody knows all other data, and that without the release their best guess "
+        f"Suppose that somebody knows {words.knows}, and that without the release their best guess "
         "of ", own, " is right (exactly, or as nearly as they care) with the chance on the left. "
         "With the release their chance is at most the one on the right, however they try.",
     )  # fmt: skip
     return [Paragraph(text), Table(("chance without the release", "with it, at most"), rows)]
-
-
-def _own(unit: str) -> str:
-    return _OWN.get(unit, f"everything of one {unit}")
 
 
 # --- computing ----------------------------------------------------------------------------------
@@ -403,7 +410,7 @@ def _profile(event: str, guarantee: Guarantee, largest: float | None) -> dict[st
 
 
 def _power(profile: dict[str, Any], rate: float) -> float:
-    """The most members found at this rate of false alarms, read off the curve from above."""
+    """The most that are found at this rate of false alarms, read off the curve from above."""
     alphas: Sequence[float] = profile["trade_off"]["alpha"]
     betas: Sequence[float] = profile["trade_off"]["beta"]
     at = next((b for a, b in zip(alphas, betas, strict=True) if a >= rate), betas[-1])

@@ -308,10 +308,12 @@ def claimed_delta():
     return float(loss_distribution(plan.event, Neighbours.ADD_REMOVE).delta(AT)[0])
 
 
+@pytest.mark.slow
 def test_a_sampled_step_leaks_what_its_pld_says_and_no_more():
     assert 0.7 * claimed_delta() < sampled_delta(SAMPLED) <= claimed_delta()
 
 
+@pytest.mark.slow
 def test_a_sampled_step_with_too_little_noise_is_caught():
     """A fifth less noise: mu 3.125 instead of 2.5 within the half of lots that hold the canary."""
     assert sampled_delta(SAMPLED // 2, noise=Weaker) > claimed_delta()

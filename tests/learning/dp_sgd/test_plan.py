@@ -84,10 +84,12 @@ def test_shuffled_lots_by_closed_form():
     [
         (LOTS, "add-remove", "pld", 0.3, 30),
         (LOTS, "add-remove", "rdp", 3.0, 400),
-        (CUT, "replace-one", "pld", 1.0, 400),
+        pytest.param(CUT, "replace-one", "pld", 1.0, 400, marks=pytest.mark.slow),
         (CUT, "zero-out", "rdp", 1.0, 30),
-        (FixedSizeLots(60, 6000), "zero-out", "pld", 1.0, 400),
-        (FixedSizeLots(60, 6000), "replace-one", "rdp", 3.0, 30),
+        pytest.param(FixedSizeLots(60, 6000), "zero-out", "pld", 1.0, 400, marks=pytest.mark.slow),
+        pytest.param(
+            FixedSizeLots(60, 6000), "replace-one", "rdp", 3.0, 30, marks=pytest.mark.slow
+        ),
         (ShuffledLots(60, 6000), "replace-one", "pld", 1.0, 350),
     ],
 )

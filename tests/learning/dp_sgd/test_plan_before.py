@@ -103,6 +103,7 @@ def test_a_person_with_several_records_moves_both_by_as_many(k):
     assert made.epsilon_after([0, 5])[1] == pytest.approx(made.guarantee.epsilon, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_plan_for_people_after_no_step_and_for_an_epsilon():
     made = plan(WHOLE, 20.0, 5, pca(), records_per_unit=3, group_unit="person")
     assert made.epsilon_after([0]) == [pytest.approx(gaussian(9 / 64), rel=1e-4)]

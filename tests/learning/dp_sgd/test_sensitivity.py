@@ -148,7 +148,9 @@ def assert_close_by(with_unit, without, clipping):
         assert abs(float(count - other)) == 0.5
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, pytest.param(torch.float64, marks=pytest.mark.slow)], ids=str
+)
 @pytest.mark.parametrize("model", MODELS)
 @settings(max_examples=30)
 @given(

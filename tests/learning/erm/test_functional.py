@@ -1,6 +1,7 @@
 """Noise on coefficients: printed and tight sensitivities, and minimisers of what is left."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import SeededCoins
 from sfumato.learning.erm.functional import (
     Functional,
+    exact_sums,
     logistic_coefficients,
     regression_coefficients,
     trimmed_minimiser,
@@ -126,3 +128,49 @@ def test_taylor_is_off_by_little():
 def test_a_hinge_has_no_polynomial():
     with pytest.raises(ValueError, match="way must be 'output'"):
         Functional(Task(HuberHinge(), 100, 3, 1.0))
+
+
+def test_sums_are_exact_and_none_is_longer():
+    rng = np.random.default_rng(3)
+    rows, codes = rng.uniform(-1, 1, (9000, 2)), rng.uniform(-1, 1, (9000, 1))
+    found = exact_sums(rows, codes, 10**6)
+    x, c = (np.trunc(part * 2.0**20).astype(np.int64) for part in (rows, codes))
+    for j in range(2):
+        total = sum(a * b for a, b in zip(x[:, j].tolist(), c[:, 0].tolist(), strict=True))
+        assert found[j, 0] == float(Fraction(total, 2**40))
+    order = rng.permutation(9000)
+    assert (exact_sums(rows[order], codes[order], 10**6) == found).all()
+    assert found.ravel() == pytest.approx((rows.T @ codes).ravel(), abs=0.02)
+
+
+def test_one_row_moves_sums_by_what_it_is_however_many_there_are(monkeypatch):
+    """Plain sums lose its last digits, and so may move by more than is claimed."""
+    rows = np.full((400_000, 1), 1 - 2.0**-40)
+    rows[::2] *= 0.7
+    moved = exact_sums(rows, rows, 10**6) - exact_sums(rows[1:], rows[1:], 10**6)
+    assert moved.item() == pytest.approx(0.49, abs=1e-5)
+    assert abs(moved.item() - (np.trunc(rows[0, 0] * 2.0**20) / 2**20) ** 2) <= 2.0**-33
+    monkeypatch.setattr("sfumato.learning.erm.functional._SPILL", 2)
+    assert exact_sums(rows, rows, 10**6) == exact_sums(rows[::-1], rows[::-1], 10**6)
+
+
+def test_longer_codes_are_refused():
+    with pytest.raises(ValueError, match="quadratic must be one with codes of length 1"):
+        Functional(task(Quadratic(1.0, 1.5, 1.5, 3.0), REPLACE, 0.0))
+
+
+def test_sums_are_held_to_a_public_size():
+    rows = np.ones((100, 1))
+    assert exact_sums(rows, -rows, 40).item() == -40
+    assert exact_sums(rows, rows, 400).item() == 100
+    assert exact_sums(rows[:0], rows[:0], 4).item() == 0
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_rounding_is_part_of_the_sensitivity(delta):
+    few, many = (
+        Functional(task(SQUARES, ADD, delta, records=n)) for n in (1, 10**12)
+    )  # fmt: skip
+    assert many.rounding == pytest.approx(10**12 * few.rounding)
+    grown = many.mechanism.sensitivity.bound - few.mechanism.sensitivity.bound
+    assert grown == pytest.approx(many.rounding, rel=1e-6)

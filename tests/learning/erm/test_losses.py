@@ -2,7 +2,9 @@
 
 import itertools
 import math
+from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -97,3 +99,34 @@ def test_slopes_lie_in_the_hull_of_the_corners(loss):
 
 def test_the_volume_for_two_classes():
     assert SimplexLogistic(2).log_volume(5.0) == pytest.approx(math.log1p(0.25 / 5))
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10, 40])
+def test_codes_are_never_more_than_1_apart(classes):
+    """As the numbers they are, without rounding."""
+    codes = [[Fraction(cell) for cell in row] for row in SimplexLogistic(classes).codes.tolist()]
+    for one, other in itertools.combinations(codes, 2):
+        assert sum((a - b) ** 2 for a, b in zip(one, other, strict=True)) <= 1
+
+
+@pytest.mark.parametrize(
+    "loss", [SimplexLogistic(2), SimplexLogistic(100), HuberHinge(5, 0.01), HuberSquare()], ids=str
+)
+def test_slopes_are_off_by_no_more_than_is_said(loss):
+    columns, radius = 6, 300.0
+    rows, weights = RNG.normal(size=(8, columns)), RNG.normal(size=(columns, loss.outputs))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True) * (1 + 1e-12)
+    weights *= radius / np.linalg.norm(weights) * (1 - 1e-12)
+    targets = targets_of(loss, 8)
+    found = loss.slopes(rows @ weights, targets)
+    with mpmath.workprec(150):
+        exact = np.frompyfunc(mpmath.mpf, 1, 1)
+        wanted = loss.slopes(exact(rows) @ exact(weights), targets)
+        off = np.linalg.norm((wanted - found).astype(float), axis=1)
+    assert off.max() <= loss.rounding(columns, radius) * 2.0**-52
+
+
+def test_narrow_hinges_are_refused():
+    for width in (0.0, 1e-3, 1.5, math.nan):
+        with pytest.raises(ValueError, match="width"):
+            HuberHinge(1, width)

@@ -5,7 +5,7 @@ import pytest
 
 from sfumato.core.neighbours import Neighbours
 from sfumato.learning.erm.losses import HuberHinge, HuberSquare, SimplexLogistic
-from sfumato.learning.erm.sensitivity import minimiser_bound, stochastic_bound
+from sfumato.learning.erm.sensitivity import minimiser_bound, one_step, stochastic_bound
 from sfumato.learning.erm.solving import Accuracy, Objective, minimise
 from sfumato.learning.erm.stochastic import PASSES, BoltOn
 from sfumato.learning.erm.tasks import Task
@@ -91,7 +91,7 @@ def test_stochastic_descent_stays_within_its_bound(loss):
         moved, labels = rows.copy(), targets.copy()
         moved[at], labels[at] = other[0], label[0]
         way = BoltOn(Task(loss, 120, 2, 1.0, 1e-5, regularisation=0.3))
-        claim = stochastic_bound(loss, 120, 0.3, 50, PASSES)
+        claim = stochastic_bound(loss, 120, 0.3, 50, PASSES, 2)
         found.append(np.linalg.norm(way.last(rows, targets) - way.last(moved, labels)) / claim)
     assert max(found) <= 1
 
@@ -103,7 +103,20 @@ def test_stochastic_descent_reaches_its_bound_for_a_linear_loss():
     flipped[99] = 1
     way = BoltOn(Task(loss, 100, 1, 1.0, 1e-5, regularisation=0.5))
     moved = abs((way.last(rows, signs) - way.last(rows, flipped)).item())
-    claim = stochastic_bound(loss, 100, 0.5, 50, PASSES)
+    claim = stochastic_bound(loss, 100, 0.5, 50, PASSES, 1)
     assert 0.9 * claim < moved <= claim
     # The printed bound for such rates, and for batches.
     assert claim <= 2 * 1 / (0.5 * 100) * 1.05
+
+
+def test_columns_are_part_of_the_rounding_of_descent():
+    few, many = (
+        stochastic_bound(SimplexLogistic(2), 1000, 0.1, 50, PASSES, columns)
+        for columns in (1, 10**6)
+    )
+    # At least a unit for each column of a slope, in each step of both runs.
+    assert many - few >= 2 * 2.0**-53 * 200 * 10**6 * 0.25 * 10
+
+
+def test_to_blank_a_record_is_to_replace_it():
+    assert [one_step(Neighbours(r)) for r in ("add-remove", "replace-one", "zero-out")] == [1, 2, 2]

@@ -144,3 +144,24 @@ def test_usual_regularisation_falls_with_rows_and_epsilon(name):
     )
     assert few > many
     assert few > generous
+
+
+@pytest.mark.parametrize("name", ["objective", "output", "functional"])
+def test_more_than_four_rows_for_each_declared_one(name):
+    """A bad parameter where the number of rows is public, and nothing at all where it is not."""
+    rows, labels = rows_and_labels(500)
+    with pytest.raises(ValueError, match="public_size must be 125 at least for 500 rows"):
+        fitted(way_of(name, task(records=124)), rows, labels)
+    assert np.isfinite(fitted(way_of(name, task(records=125)), rows, labels)).all()
+    private = way_of(name, task(records=10, neighbours="add-remove"))
+    said = str(private.facts)
+    assert np.isfinite(fitted(private, rows, labels)).all()
+    assert str(private.facts) == said
+
+
+@pytest.mark.parametrize("name", ["objective", "output"])
+def test_what_takes_too_long_to_solve_is_refused_beforehand(name):
+    with pytest.raises(ValueError, match="regularisation must be greater"):
+        way_of(name, task(regularisation=1e-11, records=10**12, epsilon=100.0))
+    for epsilon in (1e-3, 1.0, 1e6):
+        assert way_of(name, task(records=10**9, epsilon=epsilon)).regularisation >= 2.5e-8

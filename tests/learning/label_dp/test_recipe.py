@@ -52,6 +52,7 @@ def test_presets_by_shape(data) -> None:
     ("changes", "words"),
     [
         ({"epsilon": 0}, "epsilon"),
+        ({"epsilon": 1e-11}, "2\\^-32"),
         ({"shares": (0.5, 0.4)}, "shares"),
         ({"shares": (1.5, -0.5)}, "shares"),
         ({"mixup": (1.0,)}, "mixup"),

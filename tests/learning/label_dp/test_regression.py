@@ -84,11 +84,22 @@ def test_a_budget_of_labels_pays(tmp_path) -> None:
     [
         {"epsilon": 0}, {"lower": 5, "upper": 5}, {"points": 1}, {"points": 600},
         {"histogram_share": 1.0}, {"histogram_share": -0.1}, {"loss": "cubed"},
+        {"histogram_share": 1 - 1e-12}, {"histogram_share": 1e-300}, {"epsilon": 1e-11},
+        {"epsilon": 1000.0}, {"upper": 5e-324},
     ],
 )  # fmt: skip
-def test_mistakes(arguments) -> None:
+def test_mistakes_are_found_before_any_label_is_read(arguments) -> None:
     with pytest.raises(ValueError, match="must"):
-        RegressionLabels(**({"epsilon": 1.0, "lower": 0, "upper": 1} | arguments)).randomise([0.5])
+        RegressionLabels(**({"epsilon": 1.0, "lower": 0, "upper": 1} | arguments))
+
+
+def test_a_prior_that_is_none_is_found_before_any_label_is_read() -> None:
+    class Labels:
+        def __array__(self, *_arguments, **_more):
+            raise AssertionError("read")
+
+    with pytest.raises(ValueError, match="prior must be"):
+        RegressionLabels(1.0, 0, 1, points=3).randomise(Labels(), [1, 2])  # pyright: ignore
 
 
 def test_a_prior_besides_a_histogram() -> None:

@@ -9,6 +9,7 @@ from scipy import stats
 
 from sfumato.audit.exact import exact_epsilon
 from sfumato.core import Neighbours, SeededCoins
+from sfumato.learning.label_dp import BinnedResponse, LabelRecipe, NoisyOneHot, RegressionLabels
 from sfumato.learning.label_dp.top_k import TopKResponse
 from sfumato.mechanisms.randomized_response import keep_probability
 
@@ -111,3 +112,24 @@ def test_mistakes() -> None:
         TopKResponse(1.0).perturb([0], np.zeros((1, 3), dtype=bool))
     with pytest.raises(ValueError, match="sets must be a row for each of the 2 labels"):
         TopKResponse(1.0).perturb([0, 1], np.ones((1, 3), dtype=bool))
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [0, "none"]])
+def test_a_default_that_is_no_class_is_refused_whatever_the_labels(labels) -> None:
+    with pytest.raises(ValueError, match="default must be a class below 3"):
+        TopKResponse(1.0, default=3).perturb(labels, np.ones((2, 3), dtype=bool))
+
+
+@pytest.mark.parametrize("unit", ["record", "person", ""])
+def test_labels_are_never_called_anything_else(unit) -> None:
+    made = [
+        lambda: TopKResponse(1.0, unit=unit),
+        lambda: NoisyOneHot(1.0, 3, unit=unit),
+        lambda: BinnedResponse(1.0, (1.0,), (0.0, 2.0), unit=unit),
+        lambda: RegressionLabels(1.0, 0, 1, unit=unit),
+        lambda: LabelRecipe(1.0, unit=unit),
+        lambda: LabelRecipe.from_dict(LabelRecipe(1.0).to_dict() | {"unit": unit}),
+    ]
+    for make in made:
+        with pytest.raises(ValueError, match="unit must be 'label'"):
+            make()

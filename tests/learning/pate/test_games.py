@@ -6,7 +6,12 @@ import torch
 
 from sfumato.core.randomness import SeededCoins
 from sfumato.learning.pate import AnswerPlan, ConfidentMax, GaussianMax, InteractiveMax
-from sfumato.learning.pate.games import released_labels, student_probabilities, vote_splits
+from sfumato.learning.pate.games import (
+    released_labels,
+    single_answers,
+    student_probabilities,
+    vote_splits,
+)
 from sfumato.learning.pate.students import make_student
 
 CLEAR = np.tile([[100, 0], [0, 100]], (5, 1))
@@ -35,6 +40,15 @@ def test_noise_is_drawn_anew_each_time():
     coins = SeededCoins(1)
     one, other = (released_labels(np.full((10, 2), 50), plan, coins) for _ in range(2))
     assert one != other
+
+
+def test_single_answers_are_as_many_as_asked_for():
+    assert single_answers((100, 0), GaussianMax(0.5), 30) == [0] * 30
+    checked = ConfidentMax(0.5, threshold=200, sigma_check=0.5)
+    assert single_answers((100, 0), checked, 30) == [None] * 30
+    thought = np.array([0.0, 1.0])
+    asks = InteractiveMax(0.5, 30, 0.5, 100)
+    assert single_answers((100, 0), asks, 3, opinion=thought) == [0] * 3
 
 
 def test_a_student_says_what_it_was_told():

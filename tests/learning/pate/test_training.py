@@ -16,6 +16,7 @@ from sfumato.learning.pate import (
     ConfidentMax,
     GaussianMax,
     InteractiveMax,
+    dealing,
     training,
 )
 from sfumato.learning.pate.privacy import Sanitiser
@@ -212,9 +213,9 @@ def test_no_answers_no_student(digits, tmp_path):
 def test_owners_lie_in_one_part(digits, tmp_path, monkeypatch):
     owners = np.arange(len(digits.train.labels)) // 3
     seen = []
-    assign = training.assign_units
+    assign = dealing.assign_units
     monkeypatch.setattr(
-        training, "assign_units", lambda ids, *a: seen.append(ids) or assign(ids, *a)
+        dealing, "assign_units", lambda ids, *a: seen.append(ids) or assign(ids, *a)
     )
     data = dataclasses.replace(digits, owners=owners)
     train_pate(recipe(dataclasses.replace(PLAN, unit="person")), data, out=tmp_path / "a")

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sfumato.core import validation
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.records import Record, versions
+from sfumato.learning.erm.cells import Column, Table
 from sfumato.learning.erm.charging import Charge
 from sfumato.learning.erm.guarding import refuse_unpaid_search, refuse_unsafe_steps
 from sfumato.learning.erm.losses import Loss
-from sfumato.learning.erm.rows import RowScaling
+from sfumato.learning.erm.rows import RowScaling, declared_columns
 from sfumato.learning.erm.tasks import Quadratic, Task, Way
 from sfumato.learning.erm.ways import way_of
 
@@ -88,8 +90,8 @@ class PrivateLinear(BaseEstimator):
     def _quadratic(self) -> Quadratic | None:
         raise NotImplementedError
 
-    def _declare_targets(self, y: NDArray[Any]) -> None:
-        """Takes up what is declared of the targets, before rows are read."""
+    def _declare_targets(self, y: Column) -> None:
+        """Takes up what is declared of the targets, before they are read."""
         raise NotImplementedError
 
     def _targets(self, y: NDArray[Any]) -> tuple[NDArray[Any], Floats]:
@@ -114,6 +116,12 @@ class PrivateLinear(BaseEstimator):
             records: the number of rows, where it is public.
         """
         relation = Neighbours.parse(self.neighbours)
+        if relation is Neighbours.ZERO_OUT:
+            raise ValueError(
+                "neighbours must be 'replace-one' or 'add-remove': a row that is blanked out still "
+                "counts here, as one at the declared defaults, so that blanking is a replacement. "
+                "neighbours='replace-one' covers it"
+            )
         size = self.public_size if self.public_size is not None else records
         if self.public_size is None and relation is not Neighbours.REPLACE_ONE:
             raise ValueError(
@@ -128,7 +136,10 @@ class PrivateLinear(BaseEstimator):
             self._loss(), validation.count("public_size", size), self.scaling(columns).width,
             self.epsilon, self.delta, relation, self.unit, self.regularisation, self._quadratic(),
         )  # fmt: skip
-        return way_of(self.way, task)
+        way = way_of(self.way, task)
+        if records is not None:
+            way.admit(records)
+        return way
 
     # --- fit ------------------------------------------------------------------------------------
 
@@ -136,30 +147,41 @@ class PrivateLinear(BaseEstimator):
         """Learns privately: charged first, then one release.
 
         Rows may hold anything: what is outside the bounds is moved to their ends, what is no finite
-        number becomes the middle. Errors are about parameters and shapes.
+        number becomes the middle, each cell by itself. Errors are about parameters and shapes. What
+        was fitted before stays as it was until all has gone well.
+
+        Args:
+            X: an array, a frame or a list of rows. Of lists, a row of another length than declared
+                is replaced as a whole, if bounds are declared for each column.
+            y: as many labels or numbers.
         """
         refuse_unpaid_search(self)
         refuse_unsafe_steps(self)
-        public = Neighbours.parse(self.neighbours) is Neighbours.REPLACE_ONE
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
-        X = validate_data(
-            self, X, dtype=None, ensure_all_finite=False, ensure_min_samples=int(public)
-        )
-        y = column_or_1d(y, warn=True)
-        if len(X) != len(y):
+        table = X if isinstance(X, Table) else Table.of(X, declared_columns(self.bounds))
+        column = y if isinstance(y, Column) else Column.of(y)
+        made = copy.copy(self)
+        made._fit(table, column)
+        self.__dict__ = vars(made)
+        return self
+
+    def _fit(self, table: Table, column: Column) -> None:
+        public = Neighbours.parse(self.neighbours) is Neighbours.REPLACE_ONE
+        validate_data(self, table.outline(), ensure_min_samples=int(public))
+        records, columns = table.shape
+        if records != column.length:
             raise ValueError("y must have as many entries as X has rows: inconsistent lengths")
-        self._declare_targets(y)
-        way = self.plan(X.shape[1], len(X) if public else None)
-        scaling, coins = self.scaling(X.shape[1]), SYSTEM if self.coins is None else self.coins
+        self._declare_targets(column)
+        way = self.plan(columns, records if public else None)
+        scaling, coins = self.scaling(columns), SYSTEM if self.coins is None else self.coins
         charge = Charge(self.ledger, self.dataset, self.analyst)
         charge.make(way.event, self.delta, {"erm": type(self).__name__, "way": self.way})
-        targets, codes = self._targets(y)
-        self.weights_ = way.fit(scaling.rows(X), targets, codes, coins)
+        targets, codes = self._targets(column.read())
+        self.weights_ = way.fit(scaling.rows(table.read()), targets, codes, coins)
         self.scaling_, self.guarantee_ = scaling, way.guarantee
         self.record_ = self._recorded(way, scaling, coins, charge)
         charge.finish(self.record_.to_dict())
-        return self
 
     def _recorded(self, way: Way, scaling: RowScaling, coins: Coins, charge: Charge) -> Record:
         task = way.task
@@ -190,8 +212,9 @@ class PrivateLinear(BaseEstimator):
     def _outputs(self, X: Any) -> Floats:
         """(n, outputs), of rows that are scaled as those that were learnt from."""
         check_is_fitted(self, "weights_")
-        X = validate_data(self, X, dtype=None, ensure_all_finite=False, reset=False)
-        return self.scaling_.rows(X) @ self.weights_
+        table = X if isinstance(X, Table) else Table.of(X, usual=self.n_features_in_)
+        validate_data(self, table.outline(), reset=False)
+        return self.scaling_.rows(table.read()) @ self.weights_
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -7,11 +7,23 @@ from pathlib import Path
 from typing import Any, final
 
 from sfumato.core.events import Event
+from sfumato.core.neighbours import Neighbours
 from sfumato.ledger import Ledger
 from sfumato.ledger.errors import LedgerError
+from sfumato.ledger.places import Place
 from sfumato.ledger.spending import Spending
 
-__all__ = ["Charge"]
+__all__ = ["Charge", "same_ledger"]
+
+
+def same_ledger(left: Ledger | str | Path, right: Ledger | str | Path) -> bool:
+    """Whether two ledgers, or addresses, are one."""
+    one, other = (
+        x._database.place if isinstance(x, Ledger) else Place.parse(x, 0.0) for x in (left, right)
+    )
+    if one.sqlite and other.sqlite:
+        return one.file.resolve() == other.file.resolve()
+    return one.url == other.url
 
 
 @final
@@ -45,11 +57,18 @@ class Charge:
         if self.ledger is None:
             return
         book = self.ledger if isinstance(self.ledger, Ledger) else Ledger(self.ledger)
-        unit = book.terms(self.dataset).unit
+        terms = book.terms(self.dataset)
+        unit = terms.unit
         if unit != event.unit_name:
             raise LedgerError(
                 f"the budget of {self.dataset!r} protects one {unit}, the fit one "
                 f"{event.unit_name}: fit with unit={unit!r} if each row is one {unit}"
+            )
+        if terms.neighbours is Neighbours.ZERO_OUT:
+            raise LedgerError(
+                f"the budget of {self.dataset!r} protects {unit}s from being blanked out, and a "
+                "blank row is not an absent one here: it counts as a row at the declared defaults. "
+                "Open the budget with neighbours='replace-one', and fit with the same"
             )
         who = {"analyst": self.analyst, "label": self.label}
         plan = book.declare(self.dataset, [event], delta=delta, **who) if delta else None

@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sfumato.core import validation
 from sfumato.core.randomness import Coins
 from sfumato.learning.erm.base import Floats, PrivateLinear
+from sfumato.learning.erm.cells import Column, class_numbers
 from sfumato.learning.erm.losses import HuberHinge, Loss, SimplexLogistic
 from sfumato.learning.erm.tasks import Quadratic
 
@@ -27,38 +28,51 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinear):
 
     classes: Any
 
-    def _declare_targets(self, y: NDArray[Any]) -> None:
+    def _declare_targets(self, y: Column) -> None:
         if self.classes is None:
             raise ValueError(
                 "classes must be declared, as the set of labels in a table tells of its rows: "
                 "classes=(0, 1); or classes='from-labels' if that set is public"
             )
-        if isinstance(self.classes, str):
-            if self.classes != FROM_LABELS:
-                validation.fail("classes", "a list of labels, or 'from-labels'", self.classes)
-            check_classification_targets(y)
-            self.classes_ = np.unique(y)
-        else:
-            self.classes_ = np.array(list(self.classes))
-        if len(self.classes_) < 2 or len(set(self.classes_.tolist())) < len(self.classes_):
+        self.classes_ = self._read_off(y) if self._reads_off else self._declared()
+
+    @property
+    def _reads_off(self) -> bool:
+        if isinstance(self.classes, str) and self.classes != FROM_LABELS:
+            validation.fail("classes", "a list of labels, or 'from-labels'", self.classes)
+        return isinstance(self.classes, str)
+
+    def _read_off(self, y: Column) -> NDArray[Any]:
+        if self.ledger is not None:
             raise ValueError(
-                f"classes must be two or more different ones, got {len(self.classes_)} class(es)"
+                "classes must be declared with a ledger, which is charged before a label is read: "
+                "classes=(0, 1)"
             )
+        try:
+            labels = np.array(y.read().tolist())
+        except Exception:  # of lists of several lengths, and of labels' own methods
+            labels = np.array(None)
+        if labels.ndim != 1 or labels.dtype.kind == "O":
+            raise ValueError("classes must be declared, for labels that are of no one kind")
+        check_classification_targets(labels)
+        return _distinct(np.unique(labels))
+
+    def _declared(self) -> NDArray[Any]:
+        try:
+            return _distinct(np.array(list(self.classes)))
+        except TypeError:
+            validation.fail("classes", "a list of labels, or 'from-labels'", self.classes)
 
     def _numbers(self, y: NDArray[Any]) -> NDArray[np.int64]:
         """The number of each label's class; what is none of them counts as the first."""
-        found = np.zeros(len(y), dtype=np.int64)
-        for number, label in enumerate(self.classes_):
-            found[np.asarray(y == label, dtype=bool)] = number
-        return found
+        return class_numbers(y, self.classes_)
 
     @property
     def _count(self) -> int:
-        if hasattr(self, "classes_"):
-            return len(self.classes_)
-        if self.classes is None or isinstance(self.classes, str):
+        """The number of classes of a fit to come."""
+        if self.classes is None or (self._reads_off and not hasattr(self, "classes_")):
             raise ValueError("classes must be declared for a plan: classes=(0, 1)")
-        return len(self.classes)
+        return len(self.classes_ if self._reads_off else self._declared())
 
     def _public_facts(self) -> dict[str, Any]:
         read = isinstance(self.classes, str)
@@ -107,6 +121,14 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinear):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # of a few dozen rows, at epsilon 1
         return tags
+
+
+def _distinct(classes: NDArray[Any]) -> NDArray[Any]:
+    if classes.ndim != 1 or len(classes) < 2 or len(set(classes.tolist())) < len(classes):
+        raise ValueError(
+            f"classes must be two or more different ones, got {len(classes)} class(es)"
+        )
+    return classes
 
 
 class PrivateLogisticRegression(_PrivateClassifier):
@@ -172,7 +194,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         )
 
     def _codes(self) -> Floats:
-        return SimplexLogistic(self._count).codes
+        return SimplexLogistic(len(self.classes_)).codes
 
     def _targets(self, y: NDArray[Any]) -> tuple[NDArray[Any], Floats]:
         numbers = self._numbers(y)
@@ -181,7 +203,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
     def predict_proba(self, X: Any) -> Floats:
         """(n, classes)."""
         outputs = self._outputs(X)
-        return SimplexLogistic(self._count).probabilities(outputs)
+        return SimplexLogistic(len(self.classes_)).probabilities(outputs)
 
     def predict_log_proba(self, X: Any) -> Floats:
         """(n, classes) logarithms."""
@@ -243,12 +265,13 @@ class PrivateLinearSVC(_PrivateClassifier):
         return None
 
     def _codes(self) -> Floats:
-        return np.array([[-1.0], [1.0]]) if self._count == 2 else np.eye(self._count)
+        count = len(self.classes_)
+        return np.array([[-1.0], [1.0]]) if count == 2 else np.eye(count)
 
     def _targets(self, y: NDArray[Any]) -> tuple[NDArray[Any], Floats]:
-        numbers = self._numbers(y)
-        if self._count == 2:
+        numbers, count = self._numbers(y), len(self.classes_)
+        if count == 2:
             signs = np.where(numbers == 1, 1.0, -1.0)[:, None]
         else:
-            signs = np.where(numbers[:, None] == np.arange(self._count), 1.0, -1.0)
+            signs = np.where(numbers[:, None] == np.arange(count), 1.0, -1.0)
         return signs, signs

@@ -30,17 +30,29 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.core import validation
 from sfumato.core.events import Event
 from sfumato.core.randomness import Coins
 from sfumato.core.sensitivity import Norm, Sensitivity
 from sfumato.learning.erm.sensitivity import one_step
+from sfumato.learning.erm.solving import MOST_ROWS
 from sfumato.learning.erm.tasks import Floats, Quadratic, Task, Way
 from sfumato.mechanisms.gaussian import Gaussian
 from sfumato.mechanisms.laplace import Laplace
 
-__all__ = ["Functional", "logistic_coefficients", "quadratic_of", "regression_coefficients"]
+__all__ = [
+    "Functional",
+    "exact_sums",
+    "logistic_coefficients",
+    "quadratic_of",
+    "regression_coefficients",
+    "trimmed_minimiser",
+]
 
 _UP = 1 + 2.0**-40
+_FINE = 2.0**20
+_EXACT = 2**13  # rows of which sums are exact in floating point
+_SPILL = 2**9  # such blocks of which sums are exact in 64 bits
 
 
 def regression_coefficients(columns: int) -> float:
@@ -67,14 +79,21 @@ class Functional(Way):
     depend on d: S is released times a = max ||code||, which gives both parts the same weight, and a
     record has length a sqrt(||x||^4 + ||x||^2) <= a sqrt 2; a replacement moves S by at most sqrt 2
     in Frobenius norm, A by at most the distance of codes, 2 a: sqrt(2 a^2 + 4 a^2) together.
+
+    The sums are exact, for any number of rows: rows and codes are first moved towards 0 to
+    multiples of 2^-20, which makes none of them longer (:func:`exact_sums`). They are then held
+    between -4 N and 4 N, where they are anyway unless there are more than 4 N rows, and which
+    brings no two of them further apart; so that to write them as floating-point numbers and weigh
+    them costs a public rounding (:attr:`rounding`), which is part of the sensitivity.
     """
 
     name: ClassVar[str] = "functional"
     says: ClassVar[str] = "noise on the coefficients of a quadratic objective"
 
     def check(self) -> None:
-        """The loss must have a polynomial."""
-        quadratic_of(self.task, self.name)
+        """The loss must have a polynomial, with codes as short as exact sums need."""
+        if (length := quadratic_of(self.task, self.name).length) > 1:
+            validation.fail("quadratic", "one with codes of length 1 at most", length)
 
     @property
     def quadratic(self) -> Quadratic:
@@ -92,6 +111,20 @@ class Functional(Way):
         return self.task.columns * (self.task.columns + 1) // 2
 
     @cached_property
+    def _weights(self) -> Floats:
+        """What each entry of S on or above the diagonal is multiplied by before it is noised."""
+        upper = np.triu_indices(self.task.columns)
+        return np.where(upper[0] == upper[1], 1.0, self._off_diagonal) * self._factor
+
+    @cached_property
+    def rounding(self) -> float:
+        """What writing and weighing the sums adds to the sensitivity: a unit for each, twice."""
+        norm = 1 if self.task.delta == 0 else 2
+        all_of_them = np.concatenate([self._weights, np.ones(self.task.dimension)])
+        size = float(np.linalg.norm(all_of_them, norm)) * _UP
+        return 2.0**-51 * MOST_ROWS * self.task.records * size
+
+    @cached_property
     def mechanism(self) -> Gaussian | Laplace:
         """The noise on all coefficients together."""
         task, poly = self.task, self.quadratic
@@ -99,11 +132,13 @@ class Functional(Way):
         k = one_step(task.neighbours)
         if task.delta == 0:
             each = poly.length_1 * math.sqrt(task.columns) + poly.bend * task.columns / 2
-            known = Sensitivity(k * each * _UP, Norm.L1, task.neighbours, task.unit, count)
+            known = Sensitivity(
+                k * each * _UP + self.rounding, Norm.L1, task.neighbours, task.unit, count
+            )
             return Laplace.calibrate(known, epsilon=task.epsilon)
         square, linear = (1.0, poly.length) if k == 1 else (math.sqrt(2), 2 * poly.length)
         both = math.hypot(poly.length * square, linear)
-        known = task.sensitivity(both * _UP, count)
+        known = task.sensitivity(both * _UP + self.rounding, count)
         return Gaussian.calibrate(known, epsilon=task.epsilon, delta=task.delta)
 
     @property
@@ -135,14 +170,15 @@ class Functional(Way):
             "noise": "laplace" if self.task.delta == 0 else "gaussian",
             "noise_scale": getattr(self.mechanism, "sigma", getattr(self.mechanism, "scale", None)),
             "noise_on": f"{self._squares + self.task.dimension} coefficients",
-            "arithmetic": "released on a public grid, noise exact",
+            "arithmetic": "sums exact, released on a public grid, noise exact",
         }
 
     def fit(self, rows: Floats, targets: NDArray[Any], codes: Floats, coins: Coins) -> Floats:
         """From noisy coefficients to weights."""
-        upper = np.triu_indices(self.task.columns)
-        weighed = np.where(upper[0] == upper[1], 1.0, self._off_diagonal) * self._factor
-        squares, linear = rows.T @ rows, rows.T @ codes
+        self.admit(len(rows))
+        upper, weighed = np.triu_indices(self.task.columns), self._weights
+        most = MOST_ROWS * self.task.records
+        squares, linear = exact_sums(rows, rows, most), exact_sums(rows, codes, most)
         told = np.concatenate([squares[upper] * weighed, linear.ravel()])
         noisy = self.mechanism.perturb(told, coins=coins)
         found = np.zeros_like(squares)
@@ -151,6 +187,24 @@ class Functional(Way):
         noisy_linear = noisy[len(weighed) :].reshape(linear.shape)
         strength = self.regularisation * self.task.records
         return trimmed_minimiser(self.quadratic.bend * found, noisy_linear, strength)
+
+
+def exact_sums(left: Floats, right: Floats, most: int) -> Floats:
+    """The product left' right, of entries moved towards 0 to multiples of 2^-20, held to +-most.
+
+    Entries are between -1 and 1. Products are multiples of 2^-40, so that floating point adds 2^13
+    of them without rounding, in whatever order; and integers add the rest.
+    """
+    total = np.zeros((left.shape[1], right.shape[1]), dtype=np.int64)
+    rest = total.astype(object)
+    for at in range(0, len(left), _EXACT):
+        x, c = (np.trunc(part[at : at + _EXACT] * _FINE) for part in (left, right))
+        total += (x.T @ c).astype(np.int64)
+        if (at // _EXACT) % _SPILL == _SPILL - 1:
+            rest, total = rest + total, np.zeros_like(total)
+    limit = most * int(_FINE) ** 2
+    whole = np.clip(rest + total, -limit, limit)
+    return np.asarray(whole / int(_FINE) ** 2, dtype=np.float64)
 
 
 def trimmed_minimiser(curvature: Floats, linear: Floats, strength: float) -> Floats:

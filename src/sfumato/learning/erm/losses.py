@@ -12,7 +12,11 @@ as many copies as there are outputs. All that noise is calibrated to follows fro
                   one record with a known target can have
 ``log_volume``    ln det(I + curvature / Lambda) at most: how far one record changes the volume that
                   the map from noise to minimisers stretches by
+``rounding``      by how many units in the last place a computed slope is off
 ================  ==================================================================================
+
+Slopes are computed in whatever arithmetic z comes in: double precision, numpy's long one, or
+mpmath's numbers in an array of objects.
 """
 
 from __future__ import annotations
@@ -22,12 +26,25 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, final
 
+import mpmath
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["HuberHinge", "HuberSquare", "Loss", "SimplexLogistic"]
+from sfumato.core import validation
+
+__all__ = ["NARROWEST", "HuberHinge", "HuberSquare", "Loss", "SimplexLogistic"]
 
 Floats = NDArray[np.float64]
+
+_INSIDE = 1 - 2.0**-50  # more than the rounding of a code
+NARROWEST = 0.01
+"""The least width of a hinge: the steps that a solver may need grow like its root's inverse."""
+
+
+def _exponential(z: Any) -> Any:
+    if z.dtype != object:
+        return np.exp(z)
+    return np.frompyfunc(mpmath.exp, 1, 1)(z)
 
 
 @dataclass(frozen=True)
@@ -64,6 +81,13 @@ class Loss(ABC):
         """An upper bound, for a regulariser (``strength`` / 2) ||W||^2 of the sum of losses."""
 
     @abstractmethod
+    def rounding(self, columns: int, radius: float) -> float:
+        """By how much a slope computed at x W is off, ||W|| <= ``radius``, in units (2^-52).
+
+        Sums of k terms err by k units of the sum of absolute values, whatever their order.
+        """
+
+    @abstractmethod
     def values(self, z: Floats, targets: NDArray[Any]) -> Floats:
         """(n,) losses."""
 
@@ -97,6 +121,9 @@ class SimplexLogistic(Loss):
 
     reached where all classes are equally likely; ln(1 + 1/(4 Lambda)) for two.
 
+    Codes are taken to be the floating-point numbers that :attr:`codes` has, which are a hair less
+    than 1 apart: all of this is true of them as they are.
+
     Attributes:
         classes: K.
     """
@@ -112,7 +139,7 @@ class SimplexLogistic(Loss):
             made[:j, j - 1] = -1
             made[j, j - 1] = j
             made[:, j - 1] /= math.sqrt(2 * j * (j + 1))
-        return made
+        return made * _INSIDE
 
     @property
     def outputs(self) -> int:
@@ -143,10 +170,18 @@ class SimplexLogistic(Loss):
         """(K - 1) ln(1 + 1 / (2 K strength))."""
         return (self.classes - 1) * math.log1p(1 / (2 * self.classes * strength))
 
+    def rounding(self, columns: int, radius: float) -> float:
+        """Of z, of K - 1 products for each logit, of K exponentials, and of their mean code.
+
+        A logit that is off by a changes its probability by a factor of e^(+-2a) at most.
+        """
+        logits = (2 * self.outputs + 8) * radius
+        return self.smoothness * columns * radius + logits + 4 * self.classes + 16
+
     def probabilities(self, z: Floats) -> Floats:
         """(n, K)."""
         logits = z @ self.codes.T
-        made = np.exp(logits - logits.max(axis=1, keepdims=True))
+        made = _exponential(logits - logits.max(axis=1, keepdims=True))
         return made / made.sum(axis=1, keepdims=True)
 
     def values(self, z: Floats, targets: NDArray[Any]) -> Floats:
@@ -184,7 +219,7 @@ class HuberHinge(Loss):
 
     Attributes:
         machines: 1 for two classes, else one for each class.
-        width: h.
+        width: h, from :data:`NARROWEST` to 1.
 
     Reference: Chaudhuri, Monteleoni and Sarwate, "Differentially private empirical risk
     minimization", JMLR 12 (2011), section 3.4.2.
@@ -192,6 +227,10 @@ class HuberHinge(Loss):
 
     machines: int = 1
     width: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not NARROWEST <= validation.finite("width", self.width) <= 1:
+            validation.fail("width", f"from {NARROWEST} to 1", self.width)
 
     @property
     def outputs(self) -> int:
@@ -223,6 +262,11 @@ class HuberHinge(Loss):
         """K ln(1 + 1 / (2 h strength)), of k machines."""
         return self.machines * math.log1p(self.smoothness / strength)
 
+    def rounding(self, columns: int, radius: float) -> float:
+        """Of z, of 1 + h - t z and of its quotient."""
+        root = math.sqrt(self.machines)
+        return self.smoothness * ((columns + 4) * radius + 8 * root) + 4 * root
+
     def values(self, z: Floats, targets: NDArray[Any]) -> Floats:
         """The sum over machines; ``targets`` are (n, machines) of -1 and 1."""
         margins, h = targets * z, self.width
@@ -231,7 +275,8 @@ class HuberHinge(Loss):
 
     def slopes(self, z: Floats, targets: NDArray[Any]) -> Floats:
         """-t times a number between 0 and 1."""
-        return -targets * np.clip((1 + self.width - targets * z) / (2 * self.width), 0.0, 1.0)
+        beyond = 1 - targets * z + self.width  # in this order: 1 + h alone would be rounded
+        return -targets * np.clip(beyond / (2 * self.width), 0.0, 1.0)
 
     def curvatures(self, z: Floats, targets: NDArray[Any]) -> Floats:
         """1 / 2h within the width."""
@@ -282,6 +327,10 @@ class HuberSquare(Loss):
     def log_volume(self, strength: float) -> float:
         """Ln(1 + 1 / strength)."""
         return math.log1p(1 / strength)
+
+    def rounding(self, columns: int, radius: float) -> float:
+        """Of z and of the residual."""
+        return (columns + 4) * radius + 4
 
     def values(self, z: Floats, targets: NDArray[Any]) -> Floats:
         """Huber's loss; ``targets`` are (n,) numbers."""

@@ -15,7 +15,7 @@ from sfumato.core.randomness import Coins
 from sfumato.learning.erm.gamma_noise import EuclideanLaplace, euclidean_draw
 from sfumato.learning.erm.objective_privacy import gaussian_tilt, pure_tilt, strength_for
 from sfumato.learning.erm.sensitivity import one_step
-from sfumato.learning.erm.solving import Accuracy, Objective, minimise
+from sfumato.learning.erm.solving import Accuracy, Objective, least_regularisation, minimise
 from sfumato.learning.erm.tasks import Floats, Task, Way
 from sfumato.mechanisms.gaussian import Gaussian
 from sfumato.mechanisms.sampling import add_gaussian
@@ -34,11 +34,13 @@ class ObjectiveTilt(Way):
     """argmin J + <B, W> / N for random B, and a trace of noise on the result.
 
     What the exact minimiser promises is in :mod:`~sfumato.learning.erm.objective_privacy`, with
-    Lambda = N lambda. A computed one is within a public distance e of it, which also covers that B
-    is rounded: given the exact one, it is a function of the rows whose sensitivity is 2 e. Noise
-    for that, at a thousandth of epsilon and delta, makes the pair of both (epsilon, delta)-private
-    by adaptive composition, hence what is released (Iyengar, Near, Song, Thakkar, Thakurta and
-    Wang, "Towards practical differentially private convex optimization", S&P 2019, algorithm 1).
+    Lambda = N lambda, for any number of rows. A computed one is within a public distance e of it,
+    which also covers that B is rounded (both are held to a public ball first, which matters where
+    there are more than 4 N rows): given the exact one, it is a function of the rows whose
+    sensitivity is 2 e. Noise for that, at a thousandth of epsilon and delta, makes the pair of both
+    (epsilon, delta)-private by adaptive composition, hence what is released (Iyengar, Near, Song,
+    Thakkar, Thakurta and Wang, "Towards practical differentially private convex optimization", S&P
+    2019, algorithm 1).
 
     Where lambda is so small that the determinants would take more than a tenth of epsilon, or
     1, it is raised until they do not; that depends on public facts alone.
@@ -51,12 +53,16 @@ class ObjectiveTilt(Way):
     name: ClassVar[str] = "objective"
     says: ClassVar[str] = "noise in the objective"
 
+    def check(self) -> None:
+        """The solver must be able to do it."""
+        _ = self.accuracy
+
     @property
     def usual_regularisation(self) -> float:
         """Where ||B||^2 / (2 N^2 lambda) + lambda ||W||^2 / 2, a bound on the loss, is least."""
         task = self.task
         spread = task.noisiness * one_step(task.neighbours) * task.loss.lipschitz / task.records
-        return spread / _TYPICAL
+        return max(spread / _TYPICAL, least_regularisation(task.loss))
 
     @cached_property
     def regularisation(self) -> float:
@@ -128,6 +134,7 @@ class ObjectiveTilt(Way):
 
     def fit(self, rows: Floats, targets: NDArray[Any], codes: Floats, coins: Coins) -> Floats:
         """The minimiser of a tilted objective."""
+        self.admit(len(rows))
         tilted = Objective(self.accuracy, rows, targets, self._draw(coins))
         return np.asarray(self.dust.perturb(minimise(tilted), coins=coins))
 

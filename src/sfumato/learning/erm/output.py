@@ -12,7 +12,7 @@ from sfumato.core.events import Event
 from sfumato.core.randomness import Coins
 from sfumato.learning.erm.gamma_noise import EuclideanLaplace
 from sfumato.learning.erm.sensitivity import minimiser_bound, one_step
-from sfumato.learning.erm.solving import Accuracy, Objective, minimise
+from sfumato.learning.erm.solving import Accuracy, Objective, least_regularisation, minimise
 from sfumato.learning.erm.tasks import Floats, Way, calibrated
 from sfumato.mechanisms.gaussian import Gaussian
 
@@ -28,10 +28,17 @@ class Output(Way):
     2 G / (N lambda) for a replacement, G / (N lambda) where one is added or removed and N is
     declared, and twice the distance from the minimiser at which the solver stops. The event is a
     Gaussian one, exactly, or for a delta of 0 pure epsilon.
+
+    All of it holds for tables of any size. Where there are more than 4 N rows the minimiser may be
+    longer than any of fewer; it is held to their ball, which brings no two of them further apart.
     """
 
     name: ClassVar[str] = "output"
     says: ClassVar[str] = "noise on the minimiser"
+
+    def check(self) -> None:
+        """The solver must be able to do it."""
+        _ = self.accuracy
 
     @property
     def usual_regularisation(self) -> float:
@@ -43,7 +50,8 @@ class Output(Way):
         """
         task, loss = self.task, self.task.loss
         spread = task.noisiness * one_step(task.neighbours) * loss.lipschitz / task.records
-        return (2 * loss.smoothness * spread**2 / task.columns / _TYPICAL**2) ** (1 / 3)
+        best = (2 * loss.smoothness * spread**2 / task.columns / _TYPICAL**2) ** (1 / 3)
+        return max(best, least_regularisation(loss))
 
     @cached_property
     def accuracy(self) -> Accuracy:
@@ -72,6 +80,7 @@ class Output(Way):
 
     def fit(self, rows: Floats, targets: NDArray[Any], codes: Floats, coins: Coins) -> Floats:
         """The noisy minimiser."""
+        self.admit(len(rows))
         found = minimise(Objective(self.accuracy, rows, targets))
         return np.asarray(self.mechanism.perturb(found, coins=coins))
 

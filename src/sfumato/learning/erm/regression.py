@@ -13,8 +13,9 @@ from sklearn.base import RegressorMixin
 from sfumato.core import validation
 from sfumato.core.randomness import Coins
 from sfumato.learning.erm.base import Floats, PrivateLinear
+from sfumato.learning.erm.cells import Column, as_cells
 from sfumato.learning.erm.losses import HuberSquare, Loss
-from sfumato.learning.erm.rows import as_cells
+from sfumato.learning.erm.rows import checked_range
 from sfumato.learning.erm.tasks import Quadratic
 
 __all__ = ["PrivateLinearRegression"]
@@ -84,9 +85,9 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinear):
             low, high = self.target_bounds
         except (TypeError, ValueError):
             validation.fail("target_bounds", "(lower, upper)", self.target_bounds)
-        return validation.interval("target_bounds", low, high)
+        return checked_range("target_bounds", low, high)
 
-    def _declare_targets(self, y: NDArray[Any]) -> None:
+    def _declare_targets(self, y: Column) -> None:
         self._ends()
 
     def _targets(self, y: NDArray[Any]) -> tuple[NDArray[Any], Floats]:

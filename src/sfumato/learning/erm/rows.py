@@ -22,12 +22,14 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sfumato.core import validation
+from sfumato.learning.erm.cells import Table
 
-__all__ = ["RowScaling", "as_cells"]
+__all__ = ["RowScaling", "checked_range", "declared_columns"]
 
+_LEAST, _MOST = 1e-100, 1e100  # of half a range and of a norm: squares and quotients stay finite
 _JUST_BELOW = 1 - 2.0**-40  # more than the rounding of a norm, so that no row is longer than 1
 
 
@@ -52,9 +54,9 @@ class RowScaling:
         if len(self.lower) != len(self.upper) or not self.lower:
             validation.fail("bounds", "a lower and an upper one for each column", self)
         for low, high in zip(self.lower, self.upper, strict=True):
-            if math.isinf(2 * (validation.interval("bounds", low, high)[1] - low)):
-                validation.fail("bounds", "of a range that floating point can hold", (low, high))
-        validation.positive("norm", self.norm)
+            checked_range("bounds", low, high)
+        if not _LEAST <= validation.positive("norm", self.norm) <= _MOST:
+            validation.fail("norm", f"between {_LEAST:g} and {_MOST:g}", self.norm)
 
     @classmethod
     def declared(
@@ -84,18 +86,18 @@ class RowScaling:
         """Of a row as it is learnt from."""
         return self.columns + self.intercept
 
-    def rows(self, values: ArrayLike) -> NDArray[np.float64]:
+    def rows(self, values: Any) -> NDArray[np.float64]:
         """(n, ``width``) rows of length 1 at most."""
         scaled, shortened = self._scaled(values)
         return scaled * shortened
 
-    def shortening(self, values: ArrayLike) -> NDArray[np.float64]:
+    def shortening(self, values: Any) -> NDArray[np.float64]:
         """By how much each row is shortened: 1, or less for a long one."""
         return self._scaled(values)[1][:, 0]
 
-    def _scaled(self, values: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _scaled(self, values: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         low, high = np.array(self.lower), np.array(self.upper)
-        cells = as_cells(values)
+        cells = Table.of(values, self.columns).read()
         middle, half = low / 2 + high / 2, (high - low) / 2
         inside = np.clip(np.where(np.isfinite(cells), cells, middle), low, high)
         made = np.ones((len(cells), self.width))
@@ -129,19 +131,26 @@ class RowScaling:
         return cls.declared(bounds, data["columns"], data["norm"], data["intercept"])
 
 
+def checked_range(name: str, low: Any, high: Any) -> tuple[float, float]:
+    """A declared range that can be scaled to -1 to 1.
+
+    Raises:
+        ValueError: if it is none, or too narrow or too wide for floating point.
+    """
+    low, high = validation.interval(name, low, high)
+    if math.isinf(2 * (high - low)) or (high - low) / 2 < _LEAST:
+        validation.fail(name, "of a range that floating point can hold", (low, high))
+    return low, high
+
+
+def declared_columns(bounds: Any) -> int | None:
+    """How many columns bounds are declared for; None if they are for all alike, or no bounds."""
+    try:
+        sizes = [np.shape(side)[0] for side in bounds if np.ndim(side) == 1]
+    except (TypeError, ValueError):
+        return None
+    return max(sizes) if sizes and max(sizes) > 1 else None
+
+
 def _short(values: tuple[float, ...]) -> float | list[float]:
     return values[0] if len(set(values)) == 1 else list(values)
-
-
-def as_cells(values: Any) -> NDArray[np.float64]:
-    """Floats; NaN for a cell that is none, without a word."""
-    array = np.asarray(values)
-    if array.dtype.kind in "fiub":
-        return array.astype(np.float64)
-    made = np.full(array.shape, np.nan)
-    for at, cell in np.ndenumerate(array):
-        try:
-            made[at] = float(cell)
-        except (TypeError, ValueError, OverflowError):
-            continue
-    return made

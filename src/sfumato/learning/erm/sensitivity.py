@@ -10,8 +10,6 @@ a strong convexity of 2 lambda): valid, and two or four times too noisy.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from sfumato.core.neighbours import Neighbours
@@ -21,8 +19,11 @@ __all__ = ["minimiser_bound", "one_step", "stochastic_bound", "stochastic_rates"
 
 
 def one_step(neighbours: Neighbours) -> int:
-    """How many records' gradients one neighbour step changes: one, or two for a replacement."""
-    return 2 if neighbours is Neighbours.REPLACE_ONE else 1
+    """How many records' gradients one neighbour step changes: one, or two for a replacement.
+
+    To blank a record is a replacement too: a blank one has a loss like any other.
+    """
+    return 1 if neighbours is Neighbours.ADD_REMOVE else 2
 
 
 def minimiser_bound(
@@ -55,7 +56,7 @@ def stochastic_rates(loss: Loss, regularisation: float, steps: int) -> np.ndarra
 
 
 def stochastic_bound(
-    loss: Loss, records: int, regularisation: float, batch: int, passes: int
+    loss: Loss, records: int, regularisation: float, batch: int, passes: int, columns: int
 ) -> float:
     """The L2 sensitivity of the last weights of descent in one public order, for a replacement.
 
@@ -65,7 +66,10 @@ def stochastic_bound(
     the bound is the worst over batches of the sum over passes, each shrunk by the steps that
     follow. It does not depend on the rows and is computed as it stands.
 
-    Rounding adds, for each step, at most some units in the last place of the weights.
+    Rounding adds to each step, in each of the two runs, at most some units in the last place: of
+    the weights, which are G / lambda long at most, and by the learning rate of a slope (the sum
+    over ``columns`` in it, ``loss.rounding``) and of the sum over a batch. Later steps bring what
+    was added nearer, so that it is counted in full for all steps.
 
     Reference: Wu, Li, Kumar, Chaudhuri, Jha and Naughton, "Bolt-on differential privacy for
     scalable stochastic gradient descent-based analytics", arXiv:1606.04722, section 3.2: their
@@ -79,5 +83,7 @@ def stochastic_bound(
     added = 2 * loss.lipschitz / batch * rates * np.exp(after)
     worst = float(added.reshape(passes, each).sum(axis=0).max())
     longest = loss.lipschitz / regularisation
-    rounded = 2.0**-50 * steps * math.sqrt(loss.outputs) * (longest + 1) * 64
-    return worst * (1 + 2.0**-30) + rounded
+    slope = loss.rounding(columns, 2 * longest) + (batch + 8) * loss.lipschitz
+    each_step = float(rates[0]) * (slope + 8 * loss.lipschitz) + 8 * longest
+    rounded = 2 * 2.0**-52 * steps * each_step
+    return worst * (1 + 2.0**-30 + 2.0**-46 * steps) + rounded

@@ -53,7 +53,9 @@ class BoltOn(Way):
     def mechanism(self) -> Gaussian | EuclideanLaplace:
         """The noise."""
         task = self.task
-        bound = stochastic_bound(task.loss, task.records, self.regularisation, self._batch, PASSES)
+        bound = stochastic_bound(
+            task.loss, task.records, self.regularisation, self._batch, PASSES, task.columns
+        )
         return calibrated(task, bound)
 
     @property

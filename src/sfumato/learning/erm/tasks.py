@@ -21,6 +21,7 @@ from sfumato.core.rounding import at_least_ratio
 from sfumato.core.sensitivity import Norm, Sensitivity
 from sfumato.learning.erm.gamma_noise import EuclideanLaplace
 from sfumato.learning.erm.losses import Loss
+from sfumato.learning.erm.solving import MOST_ROWS
 from sfumato.mechanisms.gaussian import Gaussian
 
 __all__ = ["Quadratic", "Task", "Way", "calibrated", "promised"]
@@ -111,6 +112,22 @@ class Way(ABC):
         self.task = task
         self.check()
 
+    def admit(self, count: int) -> None:
+        """Whether a plan made for N records does for so many rows, where that number is public.
+
+        To be called before a charge; a fit calls it as well. Where the number is private (under
+        add/remove) any table is taken.
+
+        Raises:
+            ValueError: for more than 4 N rows.
+        """
+        task = self.task
+        if task.neighbours is not Neighbours.ADD_REMOVE and count > MOST_ROWS * task.records:
+            raise ValueError(
+                f"public_size must be {-(-count // MOST_ROWS)} at least for {count} rows, of which "
+                f"there may be {MOST_ROWS} for each declared one, got {task.records}"
+            )
+
     def check(self) -> None:  # noqa: B027
         """Raises ``ValueError`` for a task that is not for this way; most take any."""
 
@@ -139,7 +156,7 @@ class Way(ABC):
     def fit(self, rows: Floats, targets: NDArray[Any], codes: Floats, coins: Coins) -> Floats:
         """(columns, outputs) weights, which may be released.
 
-        A total function: no table leads to an error.
+        A total function: no table leads to an error, but for :meth:`admit`'s.
 
         Args:
             rows: (n, columns), of length 1 at most.

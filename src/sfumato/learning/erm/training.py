@@ -25,6 +25,7 @@ from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.records import Record
 from sfumato.data import Dataset, Features, task_facts, task_names
 from sfumato.learning.erm.base import PrivateLinear
+from sfumato.learning.erm.cells import Column, Table
 from sfumato.learning.erm.classifiers import PrivateLinearSVC, PrivateLogisticRegression
 from sfumato.learning.erm.recipe import ErmRecipe
 from sfumato.learning.erm.run_models import LinearScores
@@ -111,7 +112,7 @@ def train_erm(
     shape = input_shape(data.shape)
     prepared = Prepared(recipe.features, shape, device, None, observer or Shown(), coins)
     try:
-        made.fit(_rows(prepared, data.train.inputs, data), _labels(data.train.labels, data))
+        made.fit(*_unread(prepared, data))
     except LedgerError:  # nothing was charged, and no weight was learnt
         folder.abandon()
         raise
@@ -172,6 +173,14 @@ def declared_bounds(recipe: ErmRecipe, data: Dataset, declared: Features | None)
         places = len(column.categories or (0,))
         lower += [0.0 if column.categories is None else -1.0] * places
     return lower, [1.0] * len(lower)
+
+
+def _unread(prepared: Prepared, data: Dataset) -> tuple[Table, Column]:
+    """Rows and labels whose features are computed once the fit is charged."""
+    inputs, labels = data.train
+    shape = len(inputs), int(np.prod(prepared.shape))
+    rows = Table(shape, lambda: _rows(prepared, inputs, data))
+    return rows, Column(len(labels), lambda: _labels(labels, data))
 
 
 def _rows(prepared: Prepared, inputs: NDArray, data: Dataset) -> NDArray[np.float64]:

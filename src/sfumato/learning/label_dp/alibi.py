@@ -36,7 +36,7 @@ from sfumato.core.guarantee import Guarantee
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.sensitivity import Norm, Sensitivity
-from sfumato.learning.label_dp.top_k import LABEL
+from sfumato.learning.label_dp.top_k import LABEL, checked_unit
 from sfumato.learning.label_dp.with_prior import checked_prior
 from sfumato.mechanisms.laplace import Laplace
 from sfumato.mechanisms.private_values import as_codes
@@ -56,7 +56,7 @@ class NoisyOneHot:
         epsilon: the guarantee.
         classes: how many there are, at least 2.
         default: the public class that stands for a label that is none.
-        unit: whose.
+        unit: "label", and nothing else.
     """
 
     epsilon: float
@@ -69,7 +69,7 @@ class NoisyOneHot:
         object.__setattr__(self, "classes", validation.at_least("classes", self.classes, 2))
         if validation.at_least("default", self.default, 0) >= self.classes:
             validation.fail("default", f"a class below {self.classes}", self.default)
-        validation.name("unit", self.unit)
+        checked_unit(self.unit)
 
     @cached_property
     def _mechanism(self) -> Laplace:

@@ -38,7 +38,7 @@ from sfumato.core.events import EpsilonDeltaEvent
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import SYSTEM, Coins
-from sfumato.learning.label_dp.top_k import LABEL
+from sfumato.learning.label_dp.top_k import LABEL, checked_unit
 from sfumato.mechanisms.private_values import as_bounded
 from sfumato.mechanisms.randomized_response import RandomizedResponse
 
@@ -64,7 +64,7 @@ class BinnedResponse:
         default: the public number that stands for a label that is none.
         expected_loss: of a report under the prior that it was made for; infinite if unknown.
         means: of the labels in each interval under the prior; those of ``values`` if left out.
-        unit: whose.
+        unit: "label", and nothing else.
     """
 
     epsilon: float
@@ -84,11 +84,12 @@ class BinnedResponse:
         ):
             validation.fail("edges and values", "finite, edges rising", self.edges)
         validation.finite("default", self.default)
-        validation.name("unit", self.unit)
+        checked_unit(self.unit)
         if not self.means:
             object.__setattr__(self, "means", self.values)
         if len(self.means) != len(self.values):
             validation.fail("means", f"{len(self.values)}, one for each interval", self.means)
+        RandomizedResponse(self.epsilon, max(2, len(self.values)))  # or says why not
 
     @property
     def event(self) -> EpsilonDeltaEvent:

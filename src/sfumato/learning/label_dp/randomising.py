@@ -1,7 +1,8 @@
 """Randomising the labels of one stage, piece by piece, each label once.
 
-Formal guarantee. Which labels a stage reads depends on a public seed alone, and the sets that it
-reports within on reports of other labels. Every label is in one piece of one stage, and a piece is
+Formal guarantee. Which labels a stage reads depends on a public seed and an order of the rows that
+no label decides (:mod:`~sfumato.learning.label_dp.ordering`), and the sets that it reports within
+on reports of other labels. Every label is in one piece of one stage, and a piece is
 randomised at most once, in this process and in all that go on with its journal. So everything that
 is ever returned is epsilon-DP for replacing one label.
 """
@@ -15,13 +16,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.core.randomness import Coins
+from sfumato.core import validation
+from sfumato.core.randomness import Coins, SeededCoins
 from sfumato.learning.label_dp.alibi import NoisyOneHot
 from sfumato.learning.label_dp.journal import LabelJournal
 from sfumato.learning.label_dp.recipe import LabelRecipe
 from sfumato.learning.label_dp.top_k import Sets, TopKResponse
 
-__all__ = ["PIECE", "Reports", "randomise_stage", "split"]
+__all__ = ["PIECE", "Reports", "check_mechanism", "randomise_stage", "split"]
 
 PIECE = 2048
 """Labels that are read together, and lost together if the process is killed meanwhile."""
@@ -56,6 +58,14 @@ def split(count: int, shares: tuple[float, ...], seed: int) -> list[NDArray[np.i
     return [np.sort(part) for part in np.split(order, ends)]
 
 
+def check_mechanism(recipe: LabelRecipe, classes: int) -> None:
+    """Raises what the recipe's numbers would raise later: a report of a label that is no one's."""
+    sets = np.ones((1, classes), dtype=np.bool_)
+    made = _randomised(recipe, np.zeros(1, dtype=np.int64), sets, SeededCoins(0))
+    if not np.isfinite(made).all() or not np.isfinite(_likelihood(recipe, made, sets)).all():
+        validation.fail("epsilon", "one that reports can be computed for", recipe.epsilon)
+
+
 def randomise_stage(
     recipe: LabelRecipe,
     stage: int,
@@ -65,6 +75,7 @@ def randomise_stage(
     journal: LabelJournal,
     coins: Coins,
     told: Callable[[int, int], object] = lambda done, total: None,
+    order: NDArray[np.int64] | None = None,
 ) -> Reports:
     """Reports of all labels of a stage, those of before included.
 
@@ -77,12 +88,14 @@ def randomise_stage(
         journal: of the run.
         coins: where the randomness comes from.
         told: how far it is.
+        order: where among ``labels`` that of each row is; None for the same place.
     """
+    places = rows if order is None else order[rows]
     pieces = range(-(-len(rows) // PIECE))
     for piece in pieces:
         if journal.begin(stage, piece):
             part = slice(piece * PIECE, (piece + 1) * PIECE)
-            made = _randomised(recipe, labels[rows[part]], sets[part], coins)
+            made = _randomised(recipe, labels[places[part]], sets[part], coins)
             journal.finish(stage, piece, made.tolist())
         told(piece + 1, len(pieces))
     return _gathered(recipe, stage, rows, sets, journal)
@@ -104,11 +117,15 @@ def _gathered(
     have = [np.arange(p * PIECE, min((p + 1) * PIECE, len(rows))) for p in known]
     places = np.concatenate([np.zeros(0, dtype=np.int64), *have])
     flat = [report for piece in known for report in journal.reports[stage, piece]]
-    classes = sets.shape[1]
     if recipe.mechanism == "alibi":
-        vectors = np.array(flat, dtype=np.float64).reshape(-1, classes)
-        found, likelihood = vectors, NoisyOneHot(recipe.epsilon, classes).likelihood(vectors)
+        found = np.array(flat, dtype=np.float64).reshape(-1, sets.shape[1])
     else:
         found = np.array(flat, dtype=np.int64)
-        likelihood = TopKResponse(recipe.epsilon).likelihood(found, sets[places])
+    likelihood = _likelihood(recipe, found, sets[places])
     return Reports(rows[places], found, likelihood, len(rows) - len(places))
+
+
+def _likelihood(recipe: LabelRecipe, told: NDArray[Any], sets: Sets) -> NDArray[np.float64]:
+    if recipe.mechanism == "alibi":
+        return NoisyOneHot(recipe.epsilon, sets.shape[1]).likelihood(told)
+    return TopKResponse(recipe.epsilon).likelihood(told, sets)

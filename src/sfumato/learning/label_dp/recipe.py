@@ -22,7 +22,7 @@ from sfumato.core.events import EpsilonDeltaEvent, Event, RandomizedResponseEven
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.neighbours import Neighbours
 from sfumato.learning.label_dp.alibi import NoisyOneHot
-from sfumato.learning.label_dp.top_k import LABEL
+from sfumato.learning.label_dp.top_k import LABEL, TopKResponse, checked_unit
 from sfumato.learning.recipes.recipe import NOT_STATED
 
 __all__ = ["AUGMENTS", "MECHANISMS", "STARTS", "TARGETS", "LabelRecipe"]
@@ -66,7 +66,7 @@ class LabelRecipe:
         mixup: alpha of each stage: pairs are mixed l to 1 - l, l from Beta(alpha, alpha); 0 for no
             mixing.
         augment: see :data:`AUGMENTS`.
-        unit: what is replaced.
+        unit: "label": what is replaced, and nothing else.
         seed: of the split, of first weights and orders; privacy does not rest on it.
         origin: where the hyper-parameters come from.
     """
@@ -103,9 +103,12 @@ class LabelRecipe:
             validation.count(name, getattr(self, name))
         validation.at_least("batch", self.batch, 2)
         validation.at_least("seed", self.seed, 0)
-        validation.name("unit", self.unit)
+        checked_unit(self.unit)
         self._check_choices()
         self._check_stages()
+        if self.mechanism == "response":
+            TopKResponse(self.epsilon)  # or says why not: no report has so small an epsilon
+        self.event(2)
 
     def _check_choices(self) -> None:
         choices = {

@@ -32,12 +32,14 @@ from sfumato.core.guarantee import Guarantee
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.sensitivity import Norm, Sensitivity
-from sfumato.learning.label_dp.bins import BinnedResponse, Loss, best_bins
-from sfumato.learning.label_dp.top_k import LABEL
+from sfumato.learning.label_dp.bins import BinnedResponse, Loss, best_bins, checked_grid
+from sfumato.learning.label_dp.top_k import LABEL, checked_unit
 from sfumato.mechanisms.discrete_laplace import DiscreteLaplace
 from sfumato.mechanisms.private_values import as_bounded
 
 __all__ = ["RegressionLabels", "RegressionReports"]
+
+_LEAST, _MOST = 2.0**-32, 100.0  # epsilon of a report that says anything, and of one that lies
 
 
 @final
@@ -74,7 +76,7 @@ class RegressionLabels:
         points: of the grid from lower to upper, at most 512.
         loss: what a report should be close by: "squared" or "absolute".
         histogram_share: of epsilon for the histogram; 0 where the prior is a public guess.
-        unit: whose.
+        unit: "label", and nothing else.
     """
 
     epsilon: float
@@ -91,7 +93,22 @@ class RegressionLabels:
         if validation.at_least("points", self.points, 2) > 512:
             validation.fail("points", "at most 512", self.points)
         validation.delta("histogram_share", self.histogram_share)
-        validation.name("unit", self.unit)
+        checked_unit(self.unit)
+        if self.epsilon > _MOST:
+            validation.fail(
+                "epsilon", f"at most {_MOST:g}, where lies are rarer than coins", self.epsilon
+            )
+        if self.loss not in ("squared", "absolute"):
+            validation.fail("loss", "'squared' or 'absolute'", self.loss)
+        checked_grid(self.grid, np.ones(self.points))
+        if self.report_epsilon < _LEAST:
+            validation.fail(
+                "epsilon and histogram_share",
+                "such that 2^-32 or more of epsilon is left for the reports",
+                (self.epsilon, self.histogram_share),
+            )
+        if self.histogram_share:
+            self._histogram  # noqa: B018  # or says why not
 
     @property
     def grid(self) -> NDArray[np.float64]:
@@ -140,17 +157,18 @@ class RegressionLabels:
             coins: where the randomness comes from.
 
         Raises:
-            ValueError: for a prior besides a histogram.
+            ValueError: for a prior besides a histogram, or one that is none; before a label is
+                read.
         """
         if self.histogram_share and prior is not None:
             raise ValueError(
                 "prior must be left out with a histogram: set histogram_share=0, or leave it out"
             )
+        guess = np.asarray(np.ones(self.points) if prior is None else prior, dtype=np.float64)
+        checked_grid(self.grid, guess)
         numbers = as_bounded(labels, self.lower, self.upper, (self.lower + self.upper) / 2)
         if self.histogram_share:
             guess = self._noisy_histogram(numbers, coins)
-        else:
-            guess = np.asarray(np.ones(self.points) if prior is None else prior, dtype=np.float64)
         bins = best_bins(self.grid, guess, self.report_epsilon, self.loss)
         reports = bins.perturb(numbers, coins=coins)
         return RegressionReports(reports, bins, guess, self.guarantee, coins.private)

@@ -36,7 +36,7 @@ from sfumato.mechanisms.private_values import as_codes
 from sfumato.mechanisms.randomized_response import keep_probability
 from sfumato.mechanisms.sampling import bernoulli, uniform_integers
 
-__all__ = ["LABEL", "Sets", "TopKResponse", "checked_sets"]
+__all__ = ["LABEL", "Sets", "TopKResponse", "checked_sets", "checked_unit"]
 
 LABEL = "label"
 """The unit of label privacy: inputs are public, one label is replaced."""
@@ -59,7 +59,7 @@ class TopKResponse:
     Attributes:
         epsilon: the guarantee.
         default: the public class that stands for a label that is none.
-        unit: whose.
+        unit: "label", and nothing else.
     """
 
     epsilon: float
@@ -72,7 +72,7 @@ class TopKResponse:
             validation.fail("epsilon", "at least 2^-32 for a report to say anything", epsilon)
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "default", validation.at_least("default", self.default, 0))
-        validation.name("unit", self.unit)
+        checked_unit(self.unit)
 
     @property
     def event(self) -> EpsilonDeltaEvent:
@@ -97,8 +97,13 @@ class TopKResponse:
             labels: the number of each one's class; what is none of them counts as ``default``.
             sets: which classes may be reported of each. Public.
             coins: where the randomness comes from.
+
+        Raises:
+            ValueError: for sets that are none, or too small for ``default``; never for a label.
         """
         allowed = checked_sets(sets)
+        if self.default >= allowed.shape[1]:
+            validation.fail("default", f"a class below {allowed.shape[1]}", self.default)
         codes = as_codes(labels, allowed.shape[1], self.default)
         if codes.shape != (len(allowed),):
             validation.fail("sets", f"a row for each of the {codes.size} labels", allowed.shape)
@@ -145,3 +150,13 @@ def checked_sets(sets: Any) -> Sets:
     if found.ndim != 2 or not found.any(axis=1).all():
         validation.fail("sets", "(labels, classes) with a class or more for each", found.shape)
     return found
+
+
+def checked_unit(unit: str) -> None:
+    """Raises for any unit but "label": a budget of records or people must never pay for these.
+
+    Raises:
+        ValueError: if it is another.
+    """
+    if unit != LABEL:
+        validation.fail("unit", f"{LABEL!r}: labels are randomised, inputs are public", unit)

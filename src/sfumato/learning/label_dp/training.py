@@ -11,6 +11,7 @@ reports so far.
 =========  ========================  ============================================================
 stage      in the run's folder       if it is cut off
 =========  ========================  ============================================================
+order      curator/order             drawn once; a function of the inputs but for equal ones
 features   curator/features          computed once
 sets       curator/sets-N            computed once, before the stage's labels are read
 reports    curator/reports.jsonl     what was reported stays, what was begun is lost
@@ -23,7 +24,6 @@ algorithm 3 (LP-MST), where stage t's prior is the model of stage t - 1.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,8 +32,10 @@ from typing import Any, final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from sfumato.core import validation
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.records import Record, versions
 from sfumato.data import Dataset
@@ -45,7 +47,14 @@ from sfumato.learning.label_dp.fitting import Clock, fit_network, logits_of
 from sfumato.learning.label_dp.journal import LabelJournal
 from sfumato.learning.label_dp.learning import Known, first_prior, gathered, learnt_targets
 from sfumato.learning.label_dp.networks import make_network
-from sfumato.learning.label_dp.randomising import Reports, randomise_stage, split
+from sfumato.learning.label_dp.ordering import digest_of, order_by_inputs
+from sfumato.learning.label_dp.randomising import (
+    PIECE,
+    Reports,
+    check_mechanism,
+    randomise_stage,
+    split,
+)
 from sfumato.learning.label_dp.recipe import LabelRecipe
 from sfumato.learning.label_dp.recording import public_facts
 from sfumato.learning.label_dp.top_k import Sets
@@ -96,7 +105,8 @@ def train_label_dp(
 
     Args:
         recipe: how.
-        data: of ``data.train`` the labels are private, the inputs public.
+        data: of ``data.train`` the labels are private, the inputs public. In which order the rows
+            come does not matter; of the first rows of one's own data that could not be said.
         out: the run's folder, new or empty.
         resume: go on with the run in ``out``.
         ledger: charged once, before any label is read.
@@ -110,15 +120,16 @@ def train_label_dp(
         coins: where reports' randomness comes from; seeded in tests only.
 
     Raises:
-        ValueError: for parameters that cannot be, before any label is read.
-        LedgerError: if the budget protects somebody else.
+        ValueError: for parameters that cannot be, before any label is read or paid for.
+        LedgerError: if the budget protects somebody else, or ``out`` is a copy of a run that went
+            on elsewhere.
         BudgetExceeded: if it does not pay; nothing is spent.
         OutOfTime: after ``minutes``.
     """
     folder = RunFolder(out)
     book = Ledger(ledger) if isinstance(ledger, (str, Path)) else ledger
     _check_data(data)
-    charge = LabelCharge(book, dataset, analyst, recipe.unit)
+    charge = LabelCharge(book, dataset, analyst)
     run = _Run(recipe, data, folder, observer or Shown(), device, half, Clock(minutes), coins)
     if not resume:
         charge.check_room(recipe.event(run.classes))
@@ -136,6 +147,11 @@ def _check_data(data: Dataset) -> None:
             "rows must have no owners: label privacy protects one label, and an owner of several "
             "rows has several. Declare no owner, and state the guarantee for a group of labels, or "
             "train with dp-sgd, which protects owners"
+        )
+    if data.rows is not None and not data.citation:
+        raise ValueError(
+            "rows must be left out with data of one's own: which rows are the first may go by "
+            "their labels, as in a folder for each class. Make a smaller data set by the inputs"
         )
     if not len(data.train.labels):
         raise ValueError("train must have rows: the number of labels is public, and there are none")
@@ -164,6 +180,12 @@ class _Run:
             check_components(self.shape, recipe.components, len(data.train.labels))
             size = (recipe.components,)
         self._make = lambda: make_network(recipe.network, size, self.classes, **recipe.options)
+        self.parts = split(len(data.train.labels), recipe.shares, recipe.seed)
+        if min(map(len, self.parts)) < 2:
+            found = tuple(map(len, self.parts))
+            validation.fail("shares", "such that every stage has two labels or more", found)
+        check_mechanism(recipe, self.classes)
+        torch.zeros(1, device=device)
         with torch.random.fork_rng():
             self._make()  # or says why not, before anything is read
 
@@ -171,11 +193,11 @@ class _Run:
         """All stages that are left."""
         recipe, folder = self.recipe, self.folder
         event = recipe.event(self.classes)
-        charge.make(event, recipe.to_dict(), folder)
         journal = LabelJournal(
             folder.curator / "reports.jsonl", self._facts(charge), self.coins.private
         )
         try:
+            charge.make(event, recipe.to_dict(), journal)
             network, found = self._stages(journal)
         finally:
             journal.close()
@@ -189,22 +211,46 @@ class _Run:
         record.facts |= public_facts(recipe, self.data, found, shown)
         kept = {} if accuracy is None or self.data.test_is_public else {"accuracy": accuracy}
         folder.write_curator("results.json", kept)
+        charge.finish(record.to_dict())  # first: what a copy of the run told is not published
         folder.write_model(model.state_dict())
         folder.write_record(record.to_dict())
-        charge.finish(record.to_dict())
         return LabelTrained(model, record, shown, folder)
 
     def _facts(self, charge: LabelCharge) -> dict[str, Any]:
-        """What a journal is about: the recipe, the budget, the public inputs."""
-        inputs = np.ascontiguousarray(self.data.train.inputs)
-        digest = hashlib.blake2b(inputs.tobytes(), digest_size=16).hexdigest()
-        return {"recipe": self.recipe.to_dict(), "charged": charge.charged, "inputs": digest}
+        """What a journal is about: the recipe, the budget, the inputs, which rows a piece has."""
+        return {
+            "recipe": self.recipe.to_dict(),
+            "charged": charge.charged,
+            "inputs": digest_of(self._ordered),
+            "piece": PIECE,
+            "rows": digest_of(self._order, *self.parts),
+        }
 
     # --- public inputs --------------------------------------------------------------------------
 
     @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        """Which row is at each place, by the inputs; the labels follow when they are read."""
+        stored = self.folder.read_curator_tensors("order")
+        if stored is None:
+            made = order_by_inputs(self.data.train.inputs, self.coins)
+            self.folder.write_curator_tensors("order", {"order": torch.from_numpy(made)})
+            return made
+        found = stored["order"].numpy()
+        if len(found) != len(self.data.train.labels):
+            raise ValueError(
+                f"the run in {self.folder.path} began with {len(found):,} rows, and there are "
+                f"{len(self.data.train.labels):,} now: it holds those of another data set"
+            )
+        return found
+
+    @cached_property
+    def _ordered(self) -> NDArray[Any]:
+        return self.data.train.inputs[self._order]
+
+    @cached_property
     def _inputs(self) -> Tensor:
-        return inputs_of(self.data.train.inputs, self.data.bounds)
+        return inputs_of(self._ordered, self.data.bounds)
 
     @cached_property
     def features(self) -> nn.Module:
@@ -238,14 +284,13 @@ class _Run:
 
     def _stages(self, journal: LabelJournal) -> tuple[nn.Module, list[Reports]]:
         """The last network, and all reports."""
-        parts = split(len(self._inputs), self.recipe.shares, self.recipe.seed)
         found: list[Reports] = []
         network: nn.Module | None = None
-        for stage, rows in enumerate(parts):
+        for stage, rows in enumerate(self.parts):
             sets = self._sets(stage, torch.from_numpy(rows), network)
             reports = randomise_stage(
                 self.recipe, stage, rows, sets, self.data.train.labels, journal, self.coins,
-                self._told("labels"),
+                self._told("labels"), self._order,
             )  # fmt: skip
             found.append(reports)
             network = self._taught(stage, gathered(found, self.device), network)

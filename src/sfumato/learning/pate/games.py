@@ -19,13 +19,13 @@ from torch import Tensor
 
 from sfumato.core import validation
 from sfumato.core.randomness import SYSTEM, Coins
-from sfumato.learning.pate.aggregators import Opinion
+from sfumato.learning.pate.aggregators import Aggregator, Opinion
 from sfumato.learning.pate.answering import Answering, NoMoreAnswers
 from sfumato.learning.pate.ballots import Ballots
 from sfumato.learning.pate.plan import AnswerPlan
 from sfumato.learning.pate.students import Student, logits_of
 
-__all__ = ["released_labels", "student_probabilities", "vote_splits"]
+__all__ = ["released_labels", "single_answers", "student_probabilities", "vote_splits"]
 
 _SPLITS = 20
 
@@ -56,6 +56,18 @@ def released_labels(
             break
         found.append(answer.label if answer.by == "teachers" else None)
     return found
+
+
+def single_answers(
+    votes: tuple[int, ...],
+    aggregator: Aggregator,
+    number: int,
+    coins: Coins = SYSTEM,
+    opinion: Opinion | None = None,
+) -> list[int | None]:
+    """So many independent answers to one question, each with noise of its own."""
+    table = np.tile(np.array(votes, dtype=np.int64), (validation.count("number", number), 1))
+    return released_labels(table, AnswerPlan(aggregator, number), coins, opinion)
 
 
 def student_probabilities(

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast, final
 
+from sfumato.learning.durable import sync_folder
 from sfumato.learning.pate.plan import AnswerPlan
 from sfumato.learning.pate.privacy.smooth import PublishedCost
 
@@ -64,6 +65,7 @@ class Journal:
         if b"\n" not in held:  # new, or cut off in its first line, before any question
             os.ftruncate(self._file, 0)
             self._write(begun | {"name": self.name, "private": self.private})
+            sync_folder(path.parent)
             return
         self._replay(path, held.splitlines(), begun)
         if not held.endswith(b"\n"):

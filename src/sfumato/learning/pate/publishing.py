@@ -6,10 +6,10 @@ and is charged like any other. How much noise that takes is chosen beforehand, f
 assumed and not for the real ones:
 
     >>> from sfumato.learning.pate.aggregators import GaussianMax
-    >>> chosen = sanitiser_for(GaussianMax(40.0), answers=250, questions=250, teachers=250,
+    >>> chosen = sanitiser_for(GaussianMax(40.0), answers=30, questions=30, teachers=250,
     ...                        classes=10, delta=1e-5)
     >>> chosen.order
-    10.0
+    20.0
 
 The published number speaks of these data only. What holds for all data is the plan's guarantee.
 """

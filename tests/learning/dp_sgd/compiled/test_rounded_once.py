@@ -41,7 +41,9 @@ needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a
 
 
 @pytest.mark.filterwarnings("ignore")  # about torch's own compiler
-@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=needs_compiler)])
+@pytest.mark.parametrize(
+    "backend", ["eager", pytest.param("inductor", marks=[needs_compiler, pytest.mark.slow])]
+)
 def test_a_contribution_is_no_longer_than_the_clip_norm(backend):
     torch.manual_seed(0)
     halfway = (torch.rand(ROWS, WIDTH) * 0.9 + 1).bfloat16().float() + 2.0**-8
