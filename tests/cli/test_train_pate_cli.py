@@ -88,6 +88,7 @@ def test_public_inputs_from_a_file(run, tmp_path):
         ("--out a --aggregator median", "aggregator must be one of"),
         ("--out a --student dunce", "student must be one of"),
         ("--out a --teachers 1", "at least 2"),
+        ("--teachers 1 --dry-run", "at least 2"),
         ("--out a --answers 0", "answers"),
         ("--out a --sigma -1", "sigma"),
         ("--out a --answers 500", "public inputs for all 500 questions"),

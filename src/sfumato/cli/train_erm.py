@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from sfumato.cli.options import AsJson
 from sfumato.cli.output import console, plain_table, print_json, working
 from sfumato.cli.train_options import (
@@ -20,6 +18,7 @@ from sfumato.cli.train_options import (
     device_called,
     loaded_data,
     named_values,
+    option,
     without_password,
 )
 
@@ -37,10 +36,6 @@ _CHANGES = (
 )  # fmt: skip
 
 
-def _option(panel: str, text: str, *names: str) -> Any:
-    return typer.Option(*names, help=text, rich_help_panel=panel)
-
-
 def erm(
     data: Source.Data,
     out: Watched.Out = None,
@@ -49,36 +44,36 @@ def erm(
     rows: Source.Rows = None,
     epsilon: Budget.Epsilon = None,
     delta: Annotated[
-        float | None, _option(_PRIVACY, "1e-5; 0 for a pure guarantee, at a price.")
+        float | None, option(_PRIVACY, "1e-5; 0 for a pure guarantee, at a price.")
     ] = None,
     neighbours: Annotated[
-        str | None, _option(_PRIVACY, "add-remove (default) or replace-one.")
+        str | None, option(_PRIVACY, "add-remove (default) or replace-one.")
     ] = None,
     unit: Budget.Unit = None,
     way: Annotated[
         str | None,
-        _option(_PRIVACY, "objective (default), output, functional, sgd or input."),
+        option(_PRIVACY, "objective (default), output, functional, sgd or input."),
     ] = None,
-    model: Annotated[str | None, _option(_MODEL, "logistic (default) or svc.")] = None,
+    model: Annotated[str | None, option(_MODEL, "logistic (default) or svc.")] = None,
     features: Annotated[
-        str | None, _option(_MODEL, "none (default), scattering or network; public ones only.")
+        str | None, option(_MODEL, "none (default), scattering or network; public ones only.")
     ] = None,
     feature_option: Chosen.FeatureOption = None,
     regularisation: Annotated[
-        float | None, _option(_MODEL, "lambda; by default a function of public facts.")
+        float | None, option(_MODEL, "lambda; by default a function of public facts.")
     ] = None,
     norm: Annotated[
-        float | None, _option(_MODEL, "Rows of this length become 1 long; 1: all of them do.")
+        float | None, option(_MODEL, "Rows of this length become 1 long; 1: all of them do.")
     ] = None,
-    width: Annotated[float | None, _option(_MODEL, "Of svc's rounded hinge; 0.5.")] = None,
+    width: Annotated[float | None, option(_MODEL, "Of svc's rounded hinge; 0.5.")] = None,
     tuned_on: Chosen.TunedOn = None,
     like: Chosen.Like = None,
-    ledger: Annotated[str | None, _option(_PRIVACY, "Charge this ledger first.")] = None,
-    dataset: Annotated[str, _option(_PRIVACY, "Whose budget in the ledger.")] = "",
-    analyst: Annotated[str, _option(_PRIVACY, "In whose name.")] = "",
+    ledger: Annotated[str | None, option(_PRIVACY, "Charge this ledger first.")] = None,
+    dataset: Annotated[str, option(_PRIVACY, "Whose budget in the ledger.")] = "",
+    analyst: Annotated[str, option(_PRIVACY, "In whose name.")] = "",
     device: Watched.Device = "cpu",
     dry_run: Annotated[
-        bool, _option(_RUN, "Say what it would cost, charge nothing, and stop.")
+        bool, option(_RUN, "Say what it would cost, charge nothing, and stop.")
     ] = False,
     progress: Watched.Progress = None,
     as_json: AsJson = False,
@@ -149,7 +144,7 @@ def _recipe(declared: Declaration | None, said: dict[str, Any]) -> ErmRecipe:
     if said["tuned_on"] is not None:
         given["origin"] = said["tuned_on"]
     elif not {"regularisation", "norm", "width", "features"} & set(given):
-        given["origin"] = "sfumato's defaults, functions of public facts"
+        given["origin"] = "sfumato's defaults, chosen on public data"
     return ErmRecipe(**given)
 
 

@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from sfumato.cli.options import AsJson
 from sfumato.cli.output import console, plain_table, print_json, working
 from sfumato.cli.train_options import (
@@ -20,6 +18,7 @@ from sfumato.cli.train_options import (
     device_called,
     loaded_data,
     named_values,
+    option,
     without_password,
 )
 from sfumato.core import validation
@@ -37,10 +36,6 @@ _RECIPE = (
 _CHOICES = ("epsilon", "stages", "preset", "first_share", "mixup", "network_option", *_RECIPE)
 
 
-def _option(panel: str, text: str, *names: str) -> Any:
-    return typer.Option(*names, help=text, rich_help_panel=panel)
-
-
 def label_dp(
     data: Source.Data,
     out: Watched.Out = None,
@@ -49,53 +44,53 @@ def label_dp(
     rows: Source.Rows = None,
     epsilon: Budget.Epsilon = None,
     stages: Annotated[
-        int | None, _option(_PRIVACY, "1, or 2 (default): the second asks within a prior.")
+        int | None, option(_PRIVACY, "1, or 2 (default): the second asks within a prior.")
     ] = None,
     mechanism: Annotated[
-        str | None, _option(_PRIVACY, "response (default), or alibi, which has one stage.")
+        str | None, option(_PRIVACY, "response (default), or alibi, which has one stage.")
     ] = None,
     first_share: Annotated[
-        float | None, _option(_PRIVACY, "Of the labels, in the first of two stages.")
+        float | None, option(_PRIVACY, "Of the labels, in the first of two stages.")
     ] = None,
     temperature: Annotated[
-        float | None, _option(_PRIVACY, "Divides the first stage's logits to make the prior.")
+        float | None, option(_PRIVACY, "Divides the first stage's logits to make the prior.")
     ] = None,
     preset: Annotated[
         str | None,
-        _option(_LEARNING, "wavelets, resnet18 or table; by default by the shape of the inputs."),
+        option(_LEARNING, "wavelets, resnet18 or table; by default by the shape of the inputs."),
     ] = None,
     targets: Annotated[
-        str | None, _option(_LEARNING, "hard, soft or debiased: what networks learn from reports.")
+        str | None, option(_LEARNING, "hard, soft or debiased: what networks learn from reports.")
     ] = None,
     rounds: Annotated[
-        int | None, _option(_LEARNING, "Networks after each other, each on the last one's labels.")
+        int | None, option(_LEARNING, "Networks after each other, each on the last one's labels.")
     ] = None,
-    network: Annotated[str | None, _option(_LEARNING, "mlp, small-cnn, resnet18, ...")] = None,
+    network: Annotated[str | None, option(_LEARNING, "mlp, small-cnn, resnet18, ...")] = None,
     network_option: Annotated[
-        list[str] | None, _option(_LEARNING, "NAME=VALUE for the network; may be repeated.")
+        list[str] | None, option(_LEARNING, "NAME=VALUE for the network; may be repeated.")
     ] = None,
-    epochs: Annotated[float | None, _option(_LEARNING, "Of each network's training.")] = None,
-    batch: Annotated[int | None, _option(_LEARNING, "Rows of a step.")] = None,
+    epochs: Annotated[float | None, option(_LEARNING, "Of each network's training.")] = None,
+    batch: Annotated[int | None, option(_LEARNING, "Rows of a step.")] = None,
     mixup: Annotated[
-        float | None, _option(_LEARNING, "Alpha of mixup, in all stages; 0 for none.")
+        float | None, option(_LEARNING, "Alpha of mixup, in all stages; 0 for none.")
     ] = None,
-    seed: Annotated[int | None, _option(_RUN, "Public; privacy does not rest on it.")] = None,
+    seed: Annotated[int | None, option(_RUN, "Public; privacy does not rest on it.")] = None,
     tuned_on: Chosen.TunedOn = None,
     like: Chosen.Like = None,
     ledger: Annotated[
-        str | None, _option(_PRIVACY, "Charge this ledger, before any label is read.")
+        str | None, option(_PRIVACY, "Charge this ledger, before any label is read.")
     ] = None,
     dataset: Annotated[
-        str, _option(_PRIVACY, "Whose budget of labels: unit label, relation replace-one.")
+        str, option(_PRIVACY, "Whose budget of labels: unit label, relation replace-one.")
     ] = "",
-    analyst: Annotated[str, _option(_PRIVACY, "In whose name.")] = "",
+    analyst: Annotated[str, option(_PRIVACY, "In whose name.")] = "",
     device: Watched.Device = "auto",
-    half: Annotated[bool, _option(_RUN, "Networks compute in bfloat16.")] = False,
+    half: Annotated[bool, option(_RUN, "Networks compute in bfloat16.")] = False,
     minutes: Annotated[
-        float | None, _option(_RUN, "Stop after so many; sfumato train resume goes on.")
+        float | None, option(_RUN, "Stop after so many; sfumato train resume goes on.")
     ] = None,
     dry_run: Annotated[
-        bool, _option(_RUN, "Say what it would cost, charge nothing, and stop.")
+        bool, option(_RUN, "Say what it would cost, charge nothing, and stop.")
     ] = False,
     progress: Watched.Progress = None,
     as_json: AsJson = False,

@@ -26,6 +26,7 @@ __all__ = [
     "loaded_data",
     "make_recipe",
     "named_values",
+    "option",
     "without_password",
 ]
 
@@ -36,7 +37,8 @@ CLIPPINGS = ("flat", "per-layer", "automatic", "adaptive")
 _UNTUNED = ("unit", "rows_per_owner", "neighbours", "delta", "batch_size", "canaries")
 
 
-def _option(panel: str, text: str, *names: str, **more: Any) -> Any:
+def option(panel: str, text: str, *names: str, **more: Any) -> Any:
+    """An option with its help, in a panel of its own."""
     return typer.Option(*names, help=text, rich_help_panel=panel, **more)
 
 
@@ -45,7 +47,7 @@ class Source:
 
     Data = Annotated[
         str,
-        _option(
+        option(
             _MODEL,
             "mnist, fashion-mnist, cifar10, digits, labsup, census2000; or a file, folder or "
             "module:function of your own, with --declared.",
@@ -53,15 +55,15 @@ class Source:
     ]
     Declared = Annotated[
         Path | None,
-        _option(
+        option(
             _MODEL,
             "What is public about data of your own: a .toml or .json file (docs/data.md).",
         ),
     ]
-    Test = Annotated[str | None, _option(_MODEL, "Where your own test set is.")]
+    Test = Annotated[str | None, option(_MODEL, "Where your own test set is.")]
     Rows = Annotated[
         int | None,
-        _option(
+        option(
             _MODEL,
             "Train on the first so many records only; they are then the data set, of this declared "
             "size.",
@@ -72,11 +74,11 @@ class Source:
 class Watched:
     """Types of the options about the run itself."""
 
-    Out = Annotated[Path | None, _option(_RUN, "A new folder for the run.", "--out", "-o")]
+    Out = Annotated[Path | None, option(_RUN, "A new folder for the run.", "--out", "-o")]
     Progress = Annotated[
-        bool | None, _option(_RUN, "By default on a terminal.", "--progress/--no-progress")
+        bool | None, option(_RUN, "By default on a terminal.", "--progress/--no-progress")
     ]
-    Device = Annotated[str, _option(_RUN, "cpu, cuda, or auto for the best there is.")]
+    Device = Annotated[str, option(_RUN, "cpu, cuda, or auto for the best there is.")]
 
 
 class Chosen:
@@ -84,90 +86,90 @@ class Chosen:
 
     Preset = Annotated[
         str | None,
-        _option(_MODEL, "A recipe (sfumato train presets); chosen by the data if left out."),
+        option(_MODEL, "A recipe (sfumato train presets); chosen by the data if left out."),
     ]
     Model = Annotated[
-        str | None, _option(_MODEL, "By name (sfumato train models), or package.module:function.")
+        str | None, option(_MODEL, "By name (sfumato train models), or package.module:function.")
     ]
     ModelOption = Annotated[
-        list[str] | None, _option(_MODEL, "NAME=VALUE for the model; may be repeated.")
+        list[str] | None, option(_MODEL, "NAME=VALUE for the model; may be repeated.")
     ]
     FeatureName = Annotated[
         str | None,
-        _option(
+        option(
             _MODEL,
             "none, scattering, standardized-scattering and pca (private), or network (public "
             "weights).",
         ),
     ]
     FeatureOption = Annotated[
-        list[str] | None, _option(_MODEL, "NAME=VALUE for the features; may be repeated.")
+        list[str] | None, option(_MODEL, "NAME=VALUE for the features; may be repeated.")
     ]
     Noise = Annotated[
-        float | None, _option(_PRIVACY, "Standard deviation of the noise over the clip norm.")
+        float | None, option(_PRIVACY, "Standard deviation of the noise over the clip norm.")
     ]
-    Epochs = Annotated[float | None, _option(_TRAINING, "Passes over the data.")]
-    Steps = Annotated[int | None, _option(_TRAINING, "Number of lots, instead of --epochs.")]
-    LotSize = Annotated[int | None, _option(_TRAINING, "Expected number of records in a lot.")]
-    Lots = Annotated[str | None, _option(_PRIVACY, "poisson, fixed-size or shuffled.")]
+    Epochs = Annotated[float | None, option(_TRAINING, "Passes over the data.")]
+    Steps = Annotated[int | None, option(_TRAINING, "Number of lots, instead of --epochs.")]
+    LotSize = Annotated[int | None, option(_TRAINING, "Expected number of records in a lot.")]
+    Lots = Annotated[str | None, option(_PRIVACY, "poisson, fixed-size or shuffled.")]
     MaxLot = Annotated[
-        int | None, _option(_PRIVACY, "Cut larger Poisson lots to this; costs some of delta.")
+        int | None, option(_PRIVACY, "Cut larger Poisson lots to this; costs some of delta.")
     ]
-    Clip = Annotated[float | None, _option(_TRAINING, "The clip norm.")]
-    ClipKind = Annotated[str | None, _option(_TRAINING, f"One of {', '.join(CLIPPINGS)}.")]
+    Clip = Annotated[float | None, option(_TRAINING, "The clip norm.")]
+    ClipKind = Annotated[str | None, option(_TRAINING, f"One of {', '.join(CLIPPINGS)}.")]
     NoiseRamp = Annotated[
         str | None,
-        _option(_PRIVACY, "FIRST:LAST, factors on the noise over the run, such as 1.5:0.8."),
+        option(_PRIVACY, "FIRST:LAST, factors on the noise over the run, such as 1.5:0.8."),
     ]
-    Optimizer = Annotated[str | None, _option(_TRAINING, "sgd or adam.")]
-    RateStart = Annotated[float | None, _option(_TRAINING, "The learning rate.", "--learning-rate")]
+    Optimizer = Annotated[str | None, option(_TRAINING, "sgd or adam.")]
+    RateStart = Annotated[float | None, option(_TRAINING, "The learning rate.", "--learning-rate")]
     RateEnd = Annotated[
         float | None,
-        _option(_TRAINING, "Falls to this by the last step.", "--last-learning-rate"),
+        option(_TRAINING, "Falls to this by the last step.", "--last-learning-rate"),
     ]
-    Momentum = Annotated[float | None, _option(_TRAINING, "Of the optimizer.")]
-    WeightDecay = Annotated[float | None, _option(_TRAINING, "Of the optimizer.")]
+    Momentum = Annotated[float | None, option(_TRAINING, "Of the optimizer.")]
+    WeightDecay = Annotated[float | None, option(_TRAINING, "Of the optimizer.")]
     Ema = Annotated[
         float | None,
-        _option(_TRAINING, "Average the weights with this decay; 0 for not.", "--ema-decay"),
+        option(_TRAINING, "Average the weights with this decay; 0 for not.", "--ema-decay"),
     ]
     Augment = Annotated[
-        str | None, _option(_TRAINING, "shift, flip or flip-shift, for images without features.")
+        str | None, option(_TRAINING, "shift, flip or flip-shift, for images without features.")
     ]
     Augmentations = Annotated[
-        int | None, _option(_TRAINING, "Changed copies of each record, averaged before clipping.")
+        int | None, option(_TRAINING, "Changed copies of each record, averaged before clipping.")
     ]
-    BatchSize = Annotated[int | None, _option(_TRAINING, "The most rows in memory at a time.")]
-    Seed = Annotated[int | None, _option(_TRAINING, "Of the initial weights, which are public.")]
+    BatchSize = Annotated[int | None, option(_TRAINING, "The most rows in memory at a time.")]
+    Seed = Annotated[int | None, option(_TRAINING, "Of the initial weights, which are public.")]
     CanaryCount = Annotated[
         int | None,
-        _option(_AUDIT, "Plant so many canaries, for sfumato audit --run.", "--canaries"),
+        option(_AUDIT, "Plant so many canaries, for sfumato audit --run.", "--canaries"),
     ]
     CanaryKind = Annotated[
-        str, _option(_AUDIT, "gradient (white-box), mislabelled or natural (black-box).")
+        str, option(_AUDIT, "gradient (white-box), mislabelled or natural (black-box).")
     ]
     Like = Annotated[
         Path | None,
-        _option(_RUN, "A run's record.json: train by its recipe, with the sizes it declares."),
+        option(_RUN, "A run's record.json: train by its recipe, with the sizes it declares."),
     ]
     TunedOn = Annotated[
         str | None,
-        _option(_PRIVACY, "Where hyper-parameters of your own come from, for the record."),
+        option(_PRIVACY, "Where hyper-parameters of your own come from, for the record."),
     ]
 
 
 class Budget:
     """Types of the options about the guarantee."""
 
-    Epsilon = Annotated[float | None, _option(_PRIVACY, "The guarantee to meet.")]
-    Delta = Annotated[float | None, _option(_PRIVACY, "1e-5 by default, well below 1/N.")]
+    Epsilon = Annotated[float | None, option(_PRIVACY, "The guarantee to meet.")]
+    Delta = Annotated[float | None, option(_PRIVACY, "1e-5 by default, well below 1/N.")]
     Neighbours = Annotated[
-        str | None, _option(_PRIVACY, "add-remove (default), replace-one or zero-out.")
+        str | None, option(_PRIVACY, "add-remove (default), replace-one or zero-out.")
     ]
-    Unit = Annotated[str | None, _option(_PRIVACY, "Whom it protects: record, person, ...")]
+    Unit = Annotated[str | None, option(_PRIVACY, "Whom it protects: record, person, ...")]
     Records = Annotated[
         int | None,
-        _option(_PRIVACY, "Declared number of records (or owners); need not be exact."),
+        option(_PRIVACY, "Declared number of records (or owners); need not be exact."),
     ]
 
 

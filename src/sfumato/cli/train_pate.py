@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from sfumato.cli.options import AsJson
 from sfumato.cli.output import console, plain_table, print_json, working
 from sfumato.cli.train_like import read_pate_like
@@ -21,6 +19,7 @@ from sfumato.cli.train_options import (
     device_called,
     loaded_data,
     named_values,
+    option,
     without_password,
 )
 
@@ -44,10 +43,6 @@ _TEACHERS_AT_FIRST = 250
 _STUDENTS = {3: "fixmatch", 1: "supervised"}  # by the dimensions of an input
 
 
-def _option(panel: str, text: str, *names: str) -> Any:
-    return typer.Option(*names, help=text, rich_help_panel=panel)
-
-
 def pate(
     data: Source.Data,
     out: Watched.Out = None,
@@ -56,47 +51,47 @@ def pate(
     rows: Source.Rows = None,
     unlabelled: Annotated[
         Path | None,
-        _option(
+        option(
             _STUDENT,
             "Public inputs for the student, instead of the public test set: .npy, or a table "
             "(.csv, .parquet, .npz) with the declared columns.",
         ),
     ] = None,
     epsilon: Budget.Epsilon = None,
-    delta: Annotated[float | None, _option(_PRIVACY, "Of the guarantee; 1e-5.")] = None,
+    delta: Annotated[float | None, option(_PRIVACY, "Of the guarantee; 1e-5.")] = None,
     unit: Budget.Unit = None,
     aggregator: Annotated[
-        str | None, _option(_PRIVACY, "lnmax, gnmax (default), confident or interactive.")
+        str | None, option(_PRIVACY, "lnmax, gnmax (default), confident or interactive.")
     ] = None,
-    answers: Annotated[int | None, _option(_PRIVACY, "At most so many answers; 250.")] = None,
+    answers: Annotated[int | None, option(_PRIVACY, "At most so many answers; 250.")] = None,
     questions: Annotated[
         int | None,
-        _option(_PRIVACY, "At most so many questions; as many as answers, or twice with checks."),
+        option(_PRIVACY, "At most so many questions; as many as answers, or twice with checks."),
     ] = None,
     sigma: Annotated[
-        float | None, _option(_PRIVACY, "Noise of answers; by default what --epsilon needs.")
+        float | None, option(_PRIVACY, "Noise of answers; by default what --epsilon needs.")
     ] = None,
-    gamma: Annotated[float | None, _option(_PRIVACY, "Of lnmax: noise Lap(1/gamma).")] = None,
+    gamma: Annotated[float | None, option(_PRIVACY, "Of lnmax: noise Lap(1/gamma).")] = None,
     threshold: Annotated[
-        float | None, _option(_PRIVACY, "Votes it takes to pass a check; 60 % of the teachers.")
+        float | None, option(_PRIVACY, "Votes it takes to pass a check; 60 % of the teachers.")
     ] = None,
     sigma_check: Annotated[
-        float | None, _option(_PRIVACY, "Noise of checks; 4 times that of answers.")
+        float | None, option(_PRIVACY, "Noise of checks; 4 times that of answers.")
     ] = None,
     publish_cost: Annotated[
         bool | None,
-        _option(_PRIVACY, "Also publish what answers cost for these data, with noise of its own."),
+        option(_PRIVACY, "Also publish what answers cost for these data, with noise of its own."),
     ] = None,
     teachers: Annotated[
-        int | None, _option(_TEACHERS, "How many; 250, or as many as voted in --teacher-labels.")
+        int | None, option(_TEACHERS, "How many; 250, or as many as voted in --teacher-labels.")
     ] = None,
     kind: Annotated[
         str | None,
-        _option(_TEACHERS, "linear (default; on public wavelets of images), cnn-small, pate-cnn."),
+        option(_TEACHERS, "linear (default; on public wavelets of images), cnn-small, pate-cnn."),
     ] = None,
     teacher_labels: Annotated[
         Path | None,
-        _option(
+        option(
             _TEACHERS,
             "Teachers of your own: their labels (.npy, .csv), a row for each public input, a "
             "column for each teacher. That a unit touches one of them only is your promise.",
@@ -104,40 +99,40 @@ def pate(
     ] = None,
     teacher_votes: Annotated[
         Path | None,
-        _option(_TEACHERS, "The same as counts of votes, a column for each class; --teachers N."),
+        option(_TEACHERS, "The same as counts of votes, a column for each class; --teachers N."),
     ] = None,
     student: Annotated[
         str | None,
-        _option(_STUDENT, "fixmatch (default for images), gan, supervised (default for tables)."),
+        option(_STUDENT, "fixmatch (default for images), gan, supervised (default for tables)."),
     ] = None,
     student_option: Annotated[
         list[str] | None,
-        _option(_STUDENT, "NAME=VALUE for the student, such as hidden=32; may be repeated."),
+        option(_STUDENT, "NAME=VALUE for the student, such as hidden=32; may be repeated."),
     ] = None,
-    steps: Annotated[int | None, _option(_STUDENT, "Of the student's training.")] = None,
+    steps: Annotated[int | None, option(_STUDENT, "Of the student's training.")] = None,
     rule: Annotated[
         str | None,
-        _option(_STUDENT, "How questions are chosen: random, spread (default) or centres."),
+        option(_STUDENT, "How questions are chosen: random, spread (default) or centres."),
     ] = None,
     rounds: Annotated[
-        int | None, _option(_STUDENT, "Of an interactive aggregator's questions; 1.")
+        int | None, option(_STUDENT, "Of an interactive aggregator's questions; 1.")
     ] = None,
     test_rows: Annotated[
         int | None,
-        _option(_STUDENT, "Kept of the public test set to test on, the last ones; 1000."),
+        option(_STUDENT, "Kept of the public test set to test on, the last ones; 1000."),
     ] = None,
-    seed: Annotated[int | None, _option(_RUN, "Public; privacy does not rest on it; 0.")] = None,
+    seed: Annotated[int | None, option(_RUN, "Public; privacy does not rest on it; 0.")] = None,
     tuned_on: Chosen.TunedOn = None,
     like: Chosen.Like = None,
     ledger: Annotated[
-        str | None, _option(_PRIVACY, "Charge this ledger before each check and each answer.")
+        str | None, option(_PRIVACY, "Charge this ledger before each check and each answer.")
     ] = None,
-    dataset: Annotated[str, _option(_PRIVACY, "Whose budget in the ledger.")] = "",
-    analyst: Annotated[str, _option(_PRIVACY, "In whose name.")] = "",
+    dataset: Annotated[str, option(_PRIVACY, "Whose budget in the ledger.")] = "",
+    analyst: Annotated[str, option(_PRIVACY, "In whose name.")] = "",
     device: Watched.Device = "auto",
-    half: Annotated[bool, _option(_RUN, "Teachers compute in bfloat16.")] = False,
+    half: Annotated[bool, option(_RUN, "Teachers compute in bfloat16.")] = False,
     dry_run: Annotated[
-        bool, _option(_RUN, "Say what it would cost, charge nothing, and stop.")
+        bool, option(_RUN, "Say what it would cost, charge nothing, and stop.")
     ] = False,
     progress: Watched.Progress = None,
     as_json: AsJson = False,
@@ -170,8 +165,10 @@ def pate(
     known = None if like is None else read_pate_like(like, said)
     said = _with_defaults(said) if known is None else said
     if dry_run:
+        from sfumato.learning.pate.recipe import checked_teachers
+
         plan = _plan(said, _unit(found, unit)) if known is None else known.recipe.plan
-        number = said["teachers"] if known is None else known.recipe.teachers
+        number = checked_teachers(said["teachers"]) if known is None else known.recipe.teachers
         _tell_plan(plan, number, as_json)
         return
     if out is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,7 +29,7 @@ __all__ = ["PrivateLinear"]
 Floats = NDArray[np.float64]
 
 
-class PrivateLinear(BaseEstimator):
+class PrivateLinear(BaseEstimator, ABC):
     """The base of the estimators: how a fit is planned, charged, made and recorded.
 
     Args:
@@ -84,19 +85,21 @@ class PrivateLinear(BaseEstimator):
 
     # --- what a subclass says -------------------------------------------------------------------
 
+    @abstractmethod
     def _loss(self) -> Loss:
-        raise NotImplementedError
+        """Of a record."""
 
+    @abstractmethod
     def _quadratic(self) -> Quadratic | None:
-        raise NotImplementedError
+        """The polynomial that stands for the loss; None if none does."""
 
+    @abstractmethod
     def _declare_targets(self, y: Column) -> None:
         """Takes up what is declared of the targets, before they are read."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _targets(self, y: NDArray[Any]) -> tuple[NDArray[Any], Floats]:
         """Targets as the loss takes them, and codes as its polynomial does; total."""
-        raise NotImplementedError
 
     def _usual_norm(self, columns: int) -> float:
         return 1.0
@@ -163,7 +166,7 @@ class PrivateLinear(BaseEstimator):
         column = y if isinstance(y, Column) else Column.of(y)
         made = copy.copy(self)
         made._fit(table, column)
-        self.__dict__ = vars(made)
+        vars(self).update(vars(made))
         return self
 
     def _fit(self, table: Table, column: Column) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -80,9 +81,9 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinear):
             {"classes_are": "read off the labels, taken to be public"} if read else {}
         )
 
+    @abstractmethod
     def _codes(self) -> Floats:
         """(classes, outputs): a class's score is its code times the outputs."""
-        raise NotImplementedError
 
     def decision_function(self, X: Any) -> Floats:
         """Scores: (n,) for two classes, above 0 for the second; else (n, classes)."""
@@ -219,7 +220,7 @@ class PrivateLinearSVC(_PrivateClassifier):
 
     Args:
         classes: the labels there can be, declared; or :data:`FROM_LABELS`.
-        width: h, of the hinge's round part; above 0, at most 1.
+        width: h, of the hinge's round part; from 0.01 to 1.
 
     The others are those of :class:`~sfumato.learning.erm.base.PrivateLinear`.
     """

@@ -31,6 +31,17 @@ OWN = "own"
 """The kind of teachers that are not trained here: their votes are brought along."""
 
 
+def checked_teachers(number: int) -> int:
+    """How many teachers there are: two or more.
+
+    Raises:
+        ValueError: for fewer.
+    """
+    if validation.count("teachers", number) < 2:
+        validation.fail("teachers", "at least 2: one alone has no one to hide behind", number)
+    return number
+
+
 @final
 @dataclass(frozen=True)
 class PateRecipe:
@@ -61,8 +72,7 @@ class PateRecipe:
     origin: str = NOT_STATED
 
     def __post_init__(self) -> None:
-        if validation.count("teachers", self.teachers) < 2:
-            validation.fail("teachers", "at least 2: one alone has no one to hide behind", 1)
+        checked_teachers(self.teachers)
         kinds = (*recipe_names(), OWN)
         if self.kind not in kinds:
             validation.fail("kind of teachers", f"one of {', '.join(kinds)}", self.kind)
