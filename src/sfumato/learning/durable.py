@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 from pathlib import Path
+from typing import Any, final
 
-__all__ = ["sync_folder"]
+__all__ = ["JsonLines", "sync_file", "sync_folder"]
+
+
+def sync_file(file: int) -> None:
+    """Returns when the disk itself has it."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is not None:  # macOS, where fsync stops at the disk's cache
+        fcntl.fcntl(file, full)
+    else:
+        os.fdatasync(file)
 
 
 def sync_folder(folder: Path) -> None:
@@ -18,3 +30,75 @@ def sync_folder(folder: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+@final
+class JsonLines:
+    """JSON objects, one a line, each on disk before anything goes on; one process at a time.
+
+    Attributes:
+        entries: what the file held when it was opened; None for a line that was torn by a crash. A
+            file that was cut off in its first line holds nothing.
+
+    Args:
+        path: of the file.
+        in_use: what to say if another process has it open.
+
+    Raises:
+        ValueError: in these words.
+    """
+
+    def __init__(self, path: Path, in_use: str) -> None:
+        self._path, self._broken, self._torn = path, False, False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ValueError(in_use) from None
+        held = path.read_bytes()
+        self.entries: list[dict[str, Any] | None] = []
+        self._new = b"\n" not in held
+        if self._new:
+            os.ftruncate(self._file, 0)
+        else:
+            self.entries = [_parsed(line) for line in held.splitlines()]
+            self._torn = not held.endswith(b"\n")
+
+    def write(self, entry: dict[str, Any]) -> None:
+        """Appends it, and returns when it is on disk.
+
+        Raises:
+            OSError: if it cannot be written, now and ever after: the file may end in half a line.
+        """
+        if self._broken:
+            raise OSError("the journal could not be written, and takes no more: begin anew by it")
+        self._broken = True  # until all of it is on disk
+        data = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
+        if self._torn:
+            data, self._torn = b"\n" + data, False  # a torn line stays a line of its own
+        while data:
+            data = data[os.write(self._file, data) :]
+        sync_file(self._file)
+        if self._new:
+            sync_folder(self._path.parent)
+            self._new = False
+        self._broken = False
+
+    def close(self) -> None:
+        """Lets another process go on."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):
+            self.close()
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

@@ -370,9 +370,9 @@ def test_a_crash_within_save_leaves_a_readable_one(tmp_path, monkeypatch, call, 
 
     target = [
         "sfumato.learning.dp_sgd.checkpoints.save_file",
-        "sfumato.learning.dp_sgd.journal._sync",
+        "sfumato.learning.dp_sgd.journal.sync_file",
         "sfumato.learning.dp_sgd.journal.os.replace",
-        "sfumato.learning.dp_sgd.journal._sync_folder",
+        "sfumato.learning.dp_sgd.journal.sync_folder",
     ][call]
     with monkeypatch.context() as patch:
         patch.setattr(target, crash)

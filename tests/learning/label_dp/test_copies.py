@@ -8,7 +8,6 @@ import torch
 
 from sfumato.data import Examples
 from sfumato.learning import durable
-from sfumato.learning.label_dp import journal as journal_module
 from sfumato.learning.label_dp import label_preset, train_label_dp
 from sfumato.learning.label_dp import randomising as randomising_module
 from sfumato.learning.label_dp import training as training_module
@@ -225,7 +224,7 @@ def test_stages_of_other_rows_are_refused(few, tmp_path, monkeypatch) -> None:
 
 def test_the_name_of_a_new_journal_is_on_disk(tmp_path, monkeypatch) -> None:
     synced: list = []
-    monkeypatch.setattr(journal_module, "sync_folder", synced.append)
+    monkeypatch.setattr(durable, "sync_folder", synced.append)
     for _ in range(2):
         LabelJournal(tmp_path / "x/j", {}, True).close()
     assert synced == [tmp_path / "x"]

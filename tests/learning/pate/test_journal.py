@@ -3,13 +3,13 @@
 from types import SimpleNamespace
 from typing import Any
 
-from sfumato.learning.pate import journal as journal_module
+from sfumato.learning import durable
 from sfumato.learning.pate.journal import Journal
 
 
 def test_the_name_of_a_new_journal_is_on_disk(tmp_path, monkeypatch) -> None:
     synced: list = []
-    monkeypatch.setattr(journal_module, "sync_folder", synced.append)
+    monkeypatch.setattr(durable, "sync_folder", synced.append)
     plan: Any = SimpleNamespace(to_dict=dict)
     for _ in range(2):
         Journal(tmp_path / "x/j", plan, None, True)

@@ -14,6 +14,8 @@ import os
 from pathlib import Path
 from typing import final
 
+from sfumato.learning.durable import sync_file, sync_folder
+
 __all__ = ["Journal", "create", "replace_durably", "write_whole"]
 
 _SLOT = 16  # fifteen digits and a line's end
@@ -41,7 +43,7 @@ class Journal:
         """Durable when it returns."""
         self.open()
         _write(self._file, _slot(step))
-        _sync(self._file)
+        sync_file(self._file)
         self._started = max(self._started, step) + 1
 
     def open(self) -> None:
@@ -66,8 +68,8 @@ class Journal:
         self._file = os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         size = os.fstat(self._file).st_size
         _write(self._file, b"?" * (-size % _SLOT))  # so that a torn entry stays one entry
-        _sync(self._file)
-        _sync_folder(self._path.parent)
+        sync_file(self._file)
+        sync_folder(self._path.parent)
 
     def at_least(self, started: int) -> None:
         """Takes somebody's word that so many steps were started."""
@@ -123,11 +125,11 @@ def replace_durably(file: int, unfinished: Path, target: Path) -> None:
         target: its name from now on, in the same folder.
     """
     try:
-        _sync(file)
+        sync_file(file)
     finally:
         os.close(file)
     os.replace(unfinished, target)
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
 def write_whole(path: Path, data: bytes, public: bool = False) -> None:
@@ -142,20 +144,3 @@ def write_whole(path: Path, data: bytes, public: bool = False) -> None:
 def _write(file: int, data: bytes) -> None:
     while data:
         data = data[os.write(file, data) :]
-
-
-def _sync(file: int) -> None:
-    """Returns when the disk itself has it."""
-    full = getattr(fcntl, "F_FULLFSYNC", None)
-    if full is not None:  # macOS, where fsync stops at the disk's cache
-        fcntl.fcntl(file, full)
-    else:
-        os.fdatasync(file)
-
-
-def _sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

@@ -18,14 +18,11 @@ number that this journal does not. Without a ledger nobody can tell: copies are 
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
 import secrets
 from pathlib import Path
 from typing import Any, Protocol, final
 
-from sfumato.learning.durable import sync_folder
+from sfumato.learning.durable import JsonLines
 
 __all__ = ["Guard", "LabelJournal"]
 
@@ -67,41 +64,25 @@ class LabelJournal:
         self.entry: int | None = None
         self.turns: set[int] = set()
         self.guard: Guard | None = None
-        self._broken = False
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
-        self._lock(path)
+        self._lines = JsonLines(
+            path, f"journal must not be in use, but another process writes {path}: end it first"
+        )  # two would each randomise the labels
         self._open(path, facts)
 
-    def _lock(self, path: Path) -> None:
-        """One process at a time: two would each randomise the labels."""
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ValueError(
-                f"journal must not be in use, but another process writes {path}: end it first"
-            ) from None
-
     def _open(self, path: Path, facts: dict[str, Any]) -> None:
-        held = path.read_bytes()
-        if b"\n" not in held:  # new, or cut off in its first line, before any label was read
-            os.ftruncate(self._file, 0)
-            self._write({"facts": facts, "name": self.name, "private": self.private})
-            sync_folder(path.parent)
+        if not self._lines.entries:
+            self._lines.write({"facts": facts, "name": self.name, "private": self.private})
             return
-        lines = [_parsed(line) for line in held.splitlines()]
-        first = lines[0]
+        first, *others = self._lines.entries
         if first is None or first.get("facts") != facts:
             raise ValueError(
                 f"{path} must hold reports of this run, but holds those of another: go on with "
                 "the recipe, the inputs and the budget it began with"
             )
         self.name, self.private = first["name"], self.private and first["private"]
-        for entry in lines[1:]:
+        for entry in others:
             self._take(entry)
-        if not held.endswith(b"\n"):
-            os.write(self._file, b"\n")  # a torn line stays a line of its own
-        self._write({"private": self.private})
+        self._lines.write({"private": self.private})
 
     def _take(self, entry: dict[str, Any] | None) -> None:
         if entry is None:
@@ -128,7 +109,7 @@ class LabelJournal:
         begun = {"stage": stage, "piece": piece}
         if self.guard is None:
             self.begun.add((stage, piece))
-            self._write(begun)
+            self._lines.write(begun)
             return True
         self.guard.check(self.turns)
         self.begun.add((stage, piece))
@@ -138,43 +119,20 @@ class LabelJournal:
     def charged(self, entry: int) -> None:
         """Which charge pays for it."""
         self.entry = entry
-        self._write({"entry": entry})
+        self._lines.write({"entry": entry})
 
     def new_turn(self, what: dict[str, Any]) -> int:
         """A number that stands for ``what``, on disk; a guess at it is hopeless."""
         turn = 1 + secrets.randbits(52)
         self.turns.add(turn)
-        self._write(what | {"turn": turn})
+        self._lines.write(what | {"turn": turn})
         return turn
 
     def finish(self, stage: int, piece: int, reports: list[Any]) -> None:
         """Its reports, on disk."""
-        self._write({"stage": stage, "piece": piece, "reports": reports})
+        self._lines.write({"stage": stage, "piece": piece, "reports": reports})
         self.reports[stage, piece] = reports
-
-    def _write(self, entry: dict[str, Any]) -> None:
-        if self._broken:
-            raise OSError("the journal could not be written, and takes no more: begin anew by it")
-        self._broken = True  # until all of it is on disk
-        data = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
-        while data:
-            data = data[os.write(self._file, data) :]
-        os.fdatasync(self._file)
-        self._broken = False
 
     def close(self) -> None:
         """Lets another process go on."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
-
-    def __del__(self) -> None:
-        self.close()
-
-
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
+        self._lines.close()

@@ -6,15 +6,12 @@ one. A question that was begun and has no outcome counts as answered.
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
 import secrets
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast, final
 
-from sfumato.learning.durable import sync_folder
+from sfumato.learning.durable import JsonLines
 from sfumato.learning.pate.plan import AnswerPlan
 from sfumato.learning.pate.privacy.smooth import PublishedCost
 
@@ -47,7 +44,7 @@ class Journal:
         self.begun: dict[int, bool] = {}  # question: whether its answer may have been seen
         self.answers: dict[int, Answer] = {}
         self.publishing, self.published = False, cast("PublishedCost | None", None)
-        self._file, self._broken = -1, False
+        self._lines: JsonLines | None = None
         self.name, self.private = secrets.token_hex(8), private
         if path is not None:
             self._open(path, {"plan": plan.to_dict(), "charged": charged})
@@ -58,31 +55,17 @@ class Journal:
         return sum(self.begun.values())
 
     def _open(self, path: Path, begun: dict[str, Any]) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
-        self._lock(path)
-        held = path.read_bytes()
-        if b"\n" not in held:  # new, or cut off in its first line, before any question
-            os.ftruncate(self._file, 0)
+        self._lines = JsonLines(
+            path, f"journal must not be in use, but another process asks by {path}: end it first"
+        )  # two would each give the plan's answers
+        if not self._lines.entries:
             self._write(begun | {"name": self.name, "private": self.private})
-            sync_folder(path.parent)
             return
-        self._replay(path, held.splitlines(), begun)
-        if not held.endswith(b"\n"):
-            os.write(self._file, b"\n")  # a torn line stays a line of its own
+        self._replay(path, self._lines.entries, begun)
         self._write({"private": self.private})
 
-    def _lock(self, path: Path) -> None:
-        """One process at a time: two would each give the plan's answers."""
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ValueError(
-                f"journal must not be in use, but another process asks by {path}: end it first"
-            ) from None
-
-    def _replay(self, path: Path, lines: list[bytes], begun: dict[str, Any]) -> None:
-        first = _parsed(lines[0])
+    def _replay(self, path: Path, lines: list[Any], begun: dict[str, Any]) -> None:
+        first = lines[0]
         if first is None or first.get("plan") != begun["plan"]:
             raise ValueError(
                 f"{path} must hold answers of this plan, but holds those of another: go on with "
@@ -95,8 +78,8 @@ class Journal:
             )
         self.name = first["name"]
         self._take({"private": first["private"]})
-        for line in lines[1:]:
-            self._take(_parsed(line))
+        for entry in lines[1:]:
+            self._take(entry)
 
     def _take(self, entry: dict[str, Any] | None) -> None:
         if entry is None:
@@ -136,25 +119,5 @@ class Journal:
         return answer
 
     def _write(self, entry: dict[str, Any]) -> None:
-        if self._broken:
-            raise OSError("the journal could not be written, and takes no more: begin anew by it")
-        if self._file < 0:
-            return
-        self._broken = True  # until all of it is on disk
-        data = json.dumps(entry).encode() + b"\n"
-        while data:
-            data = data[os.write(self._file, data) :]
-        os.fdatasync(self._file)
-        self._broken = False
-
-    def __del__(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-
-
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
+        if self._lines is not None:
+            self._lines.write(entry)
