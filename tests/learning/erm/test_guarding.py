@@ -249,7 +249,7 @@ WRAPPERS = {
     "StackingClassifier": lambda m: StackingClassifier([("a", m)], cv=2),
     "OneVsRestClassifier": OneVsRestClassifier,
     "OneVsOneClassifier": OneVsOneClassifier,
-    "OutputCodeClassifier": OutputCodeClassifier,
+    "OutputCodeClassifier": lambda m: OutputCodeClassifier(m, code_size=20, random_state=0),
     "SelfTrainingClassifier": SelfTrainingClassifier,
     "TunedThresholdClassifierCV": lambda m: TunedThresholdClassifierCV(m, cv=2),
 }
