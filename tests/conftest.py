@@ -1,5 +1,6 @@
 """What all tests share: repeatable hypothesis runs without time limits, and real databases."""
 
+import contextlib
 import itertools
 import os
 import shutil
@@ -19,6 +20,31 @@ settings.register_profile(
 settings.load_profile("sfumato")
 
 _numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def same_coins():
+    """What a ``with same_coins(seed):`` draws is the same every time, also inside of commands.
+
+    For tests of what noise leads to, an accuracy or an attack's success, in code that takes its
+    coins from the operating system and has no argument for others.
+    """
+    import numpy as np
+
+    from sfumato.core.randomness import SystemCoins
+
+    @contextlib.contextmanager
+    def patched(seed):
+        generator = np.random.Generator(np.random.PCG64(seed))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                SystemCoins,
+                "words",
+                lambda self, count: generator.integers(0, 2**64, count, dtype=np.uint64),
+            )
+            yield
+
+    return patched
 
 
 @pytest.fixture(scope="session")
