@@ -17,6 +17,7 @@ from sfumato.learning.erm import (
     PrivateLinearRegression,
     PrivateLinearSVC,
     PrivateLogisticRegression,
+    PrivateRidge,
 )
 from sfumato.ledger import Budget, Ledger
 from sfumato.ledger.errors import BudgetExceeded, LedgerError
@@ -58,6 +59,7 @@ def expected(estimator):
         PrivateLogisticRegression(classes="from-labels", coins=SameCoins()),
         PrivateLinearSVC(classes="from-labels", coins=SameCoins()),
         PrivateLinearRegression(coins=SameCoins()),
+        PrivateRidge(coins=SameCoins()),
     ],
     expected_failed_checks=expected,
 )
@@ -100,6 +102,29 @@ def test_a_number_within_bounds(way):
     )
     assert model.fit(rows, wages).score(rows, wages) > (0.95 if way == "functional" else 0.5)
     assert model.predict(np.full((1, 2), 1e9)).max() <= 50
+
+
+@pytest.mark.parametrize("alpha", [5.0, 2000.0])
+def test_ridge_is_scikit_learns_where_noise_is_small(alpha):
+    from sklearn.linear_model import Ridge
+
+    rng = np.random.default_rng(0)
+    rows = rng.random((20_000, 2))
+    wages = 10 + 30 * rows[:, 0] - 10 * rows[:, 1]
+    model = PrivateRidge(epsilon=1e4, alpha=alpha, target_bounds=(0, 50), coins=SeededCoins(1))
+    found = model.fit(rows, wages).weights_[:, 0]
+    scaled = np.column_stack([2 * rows - 1, np.ones(len(rows))]) / np.sqrt(3)
+    known = Ridge(alpha=alpha, fit_intercept=False).fit(scaled, (wages - 25) / 25).coef_
+    assert found == pytest.approx(known, abs=2e-3)
+    assert model.record_.parameters["plan"]["regularisation"] == alpha / 20_000
+
+
+def test_ridge_needs_a_penalty(tmp_path):
+    with pytest.raises(ValueError, match="alpha must be .* got 0"):
+        PrivateRidge(alpha=0.0).fit(np.zeros((4, 2)), np.zeros(4))
+    kept = PrivateRidge(alpha=3.0, coins=SeededCoins(1)).fit(np.zeros((4, 2)), np.zeros(4))
+    kept.save(tmp_path / "kept")
+    assert np.array_equal(PrivateRidge.load(tmp_path / "kept").weights_, kept.weights_)
 
 
 def test_the_plan_is_known_before_any_row():

@@ -35,7 +35,7 @@ from sfumato.core.guarantee import Guarantee
 
 __all__ = ["Claim", "Kind", "Result", "claim", "claims", "register", "run_claims"]
 
-_TOPICS = ("mechanisms", "composition", "training", "implementation")
+_TOPICS = ("mechanisms", "composition", "training", "estimators", "implementation")
 """The modules beside this one that register claims, in the order in which they are read."""
 
 

@@ -4,6 +4,7 @@
 :class:`PrivateLogisticRegression`  classes, two or many, and probabilities
 :class:`PrivateLinearSVC`           classes, by a rounded hinge
 :class:`PrivateLinearRegression`    a number within declared bounds
+:class:`PrivateRidge`               the same with scikit-learn's penalty, alpha
 ================================  ==================================================================
 
 ======================  ============================================================================
@@ -29,7 +30,7 @@ from sfumato.learning.erm.classifiers import (
     PrivateLinearSVC,
     PrivateLogisticRegression,
 )
-from sfumato.learning.erm.regression import PrivateLinearRegression
+from sfumato.learning.erm.regression import PrivateLinearRegression, PrivateRidge
 from sfumato.learning.erm.scoring import ChargedAccuracy
 from sfumato.learning.erm.tasks import Task, Way
 from sfumato.learning.erm.ways import way_names, way_of
@@ -40,6 +41,7 @@ __all__ = [
     "PrivateLinearRegression",
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
+    "PrivateRidge",
     "Task",
     "Way",
     "way_names",

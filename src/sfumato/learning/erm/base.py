@@ -104,6 +104,10 @@ class PrivateLinear(BaseEstimator, ABC):
     def _usual_norm(self, columns: int) -> float:
         return 1.0
 
+    def _strength(self, records: int) -> float | None:
+        """Lambda, for so many rows; None for what the way finds best."""
+        return self.regularisation
+
     # --- before any row is read -----------------------------------------------------------------
 
     def scaling(self, columns: int) -> RowScaling:
@@ -137,7 +141,7 @@ class PrivateLinear(BaseEstimator, ABC):
             validation.fail("public_size", f"left out for 'sgd', or {records} as there are", size)
         task = Task(
             self._loss(), validation.count("public_size", size), self.scaling(columns).width,
-            self.epsilon, self.delta, relation, self.unit, self.regularisation, self._quadratic(),
+            self.epsilon, self.delta, relation, self.unit, self._strength(size), self._quadratic(),
         )  # fmt: skip
         way = way_of(self.way, task)
         if records is not None:

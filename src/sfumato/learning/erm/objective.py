@@ -23,8 +23,8 @@ from sfumato.mechanisms.sampling import add_gaussian
 __all__ = ["ObjectiveTilt"]
 
 _DUST = 1e-3  # of epsilon and delta, for noise that hides how near to the minimiser the solver came
-_TYPICAL = 20.0  # a guess at the length of good weights
-_VOLUME = 0.1  # of epsilon, at most, for the determinants
+_TYPICAL = 25.0  # a guess at the length of good weights
+_VOLUME = 0.15  # of epsilon, at most, for the determinants
 _FINEST = 2.0**-29
 _FAR = 13.0  # standard deviations that the length of a normal tilt exceeds its root mean square by
 
@@ -42,7 +42,7 @@ class ObjectiveTilt(Way):
     Thakkar, Thakurta and Wang, "Towards practical differentially private convex optimization", S&P
     2019, algorithm 1).
 
-    Where lambda is so small that the determinants would take more than a tenth of epsilon, or
+    Where lambda is so small that the determinants would take more than 0.15 epsilon, or
     1, it is raised until they do not; that depends on public facts alone.
 
     The event is opaque. B's length is taken to be within 13 standard deviations of its root mean

@@ -18,11 +18,11 @@ from sfumato.learning.erm.losses import HuberSquare, Loss
 from sfumato.learning.erm.rows import checked_range
 from sfumato.learning.erm.tasks import Quadratic
 
-__all__ = ["PrivateLinearRegression"]
+__all__ = ["PrivateLinearRegression", "PrivateRidge"]
 
 
 class PrivateLinearRegression(RegressorMixin, PrivateLinear):
-    """Ridge regression of a number within declared bounds, as one private release.
+    """Least squares of a number within declared bounds, as one private release.
 
     >>> from sfumato.core.randomness import SeededCoins
     >>> rows = np.random.default_rng(0).random((5000, 2))
@@ -107,3 +107,56 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinear):
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True
         return tags
+
+
+class PrivateRidge(PrivateLinearRegression):
+    """Least squares with scikit-learn's penalty: the sum of squares and alpha ||w||^2.
+
+    >>> from sfumato.core.randomness import SeededCoins
+    >>> rows = np.random.default_rng(0).random((5000, 2))
+    >>> ridge = PrivateRidge(alpha=10.0, target_bounds=(0, 30), coins=SeededCoins(1))
+    >>> ridge.fit(rows, 20 * rows[:, 0] + 5).predict([[0.5, 0.5]]).round().tolist()
+    [15.0]
+
+    The mean of half the squares has the same minimiser with lambda = alpha / N, N the public number
+    of rows. The weights that are meant are those of scaled rows and targets (columns and targets
+    between -1 and 1, rows divided by norm), the intercept's among them: none is left without
+    penalty, which the proofs need.
+
+    Args:
+        alpha: above 0, and chosen without looking at private rows. At small epsilon a greater one
+            helps; PrivateLinearRegression takes what suits the noise.
+
+    The others are those of :class:`PrivateLinearRegression`, and so is the guarantee.
+    """
+
+    def __init__(
+        self,
+        *,
+        alpha: float = 1.0,
+        target_bounds: tuple[float, float] = (0.0, 1.0),
+        threshold: float = 1.0,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        way: str = "functional",
+        bounds: Any = (0.0, 1.0),
+        norm: float | None = None,
+        fit_intercept: bool = True,
+        neighbours: str = "replace-one",
+        public_size: int | None = None,
+        unit: str = "record",
+        ledger: str | Path | None = None,
+        dataset: str = "",
+        analyst: str = "",
+        coins: Coins | None = None,
+    ) -> None:
+        super().__init__(
+            target_bounds=target_bounds, threshold=threshold, epsilon=epsilon, delta=delta, way=way,
+            bounds=bounds, norm=norm, fit_intercept=fit_intercept, neighbours=neighbours,
+            public_size=public_size, unit=unit, ledger=ledger, dataset=dataset, analyst=analyst,
+            coins=coins,
+        )  # fmt: skip
+        self.alpha = alpha
+
+    def _strength(self, records: int) -> float:
+        return validation.positive("alpha", self.alpha) / records
