@@ -120,7 +120,7 @@ def test_ridge_is_scikit_learns_where_noise_is_small(alpha):
 
 
 def test_ridge_needs_a_penalty(tmp_path):
-    with pytest.raises(ValueError, match="alpha must be .* got 0"):
+    with pytest.raises(ValueError, match=r"alpha must be .* got 0"):
         PrivateRidge(alpha=0.0).fit(np.zeros((4, 2)), np.zeros(4))
     kept = PrivateRidge(alpha=3.0, coins=SeededCoins(1)).fit(np.zeros((4, 2)), np.zeros(4))
     kept.save(tmp_path / "kept")
