@@ -26,6 +26,7 @@ from sfumato.cli.train_options import (
 )
 from sfumato.cli.train_pate import pate, resume_pate
 from sfumato.cli.train_plain import plain
+from sfumato.cli.train_telling import Launch, print_facts, print_finished
 from sfumato.cli.train_votes import votes
 
 if TYPE_CHECKING:
@@ -211,14 +212,11 @@ def resume(
     declared = None if said is None else Declaration.from_dict(said)
     with working("reading the data"):
         loaded = loaded_data(source["data"], declared, source["test"], source.get("rows"))
-    if "pate" in request:
-        request["ledger"] = ledger or request["ledger"]
-        resume_pate(request, loaded, folder, device, progress, as_json)
-        return
-    if "label_dp" in request:
-        request["ledger"] = ledger or request["ledger"]
-        resume_label_dp(request, loaded, folder, device, progress, as_json)
-        return
+    for method, go_on in (("pate", resume_pate), ("label_dp", resume_label_dp)):
+        if method in request:
+            charged = ledger or request["ledger"]
+            go_on(loaded, Launch(folder, request, charged, device, progress, as_json, resume=True))
+            return
     begun = time.monotonic()
     trained = train(
         Recipe.from_dict(request["recipe"]), loaded, out=folder, resume=True,
@@ -278,17 +276,15 @@ def _tell_plan(recipe: Recipe, size: int | None, as_json: bool) -> None:
     if as_json:
         print_json(plan.guarantee.to_dict() | facts)
         return
-    table = plain_table("The run would be")
-    table.add_column("", no_wrap=True)
-    table.add_column("")
-    table.add_row("guarantee", str(plan.guarantee))
-    table.add_row("noise multiplier", f"{plan.noise_multiplier:.4g}")
-    table.add_row("steps", f"{plan.steps:,}, lots of {plan.lots.expected_size:,.0f} of {size:,}")
+    rows = [
+        ("guarantee", str(plan.guarantee)),
+        ("noise multiplier", f"{plan.noise_multiplier:.4g}"),
+        ("steps", f"{plan.steps:,}, lots of {plan.lots.expected_size:,.0f} of {size:,}"),
+    ]
     if plan.before is not None:
-        table.add_row("features cost", f"{plan.epsilon_after([0])[0]:.4g} of epsilon")
-    table.add_row("model", f"{recipe.model} on {recipe.features.kind} features")
-    table.add_row("hyper-parameters", recipe.origin)
-    console().print(table)
+        rows.append(("features cost", f"{plan.epsilon_after([0])[0]:.4g} of epsilon"))
+    rows.append(("model", f"{recipe.model} on {recipe.features.kind} features"))
+    print_facts("The run would be", [*rows, ("hyper-parameters", recipe.origin)])
 
 
 def _tell(trained: Trained, seconds: float, as_json: bool) -> None:
@@ -309,19 +305,11 @@ def _tell(trained: Trained, seconds: float, as_json: bool) -> None:
             shown["accuracy"] = trained.accuracy
         print_json(shown)
         return
-    table = plain_table(f"Trained in {_clock(seconds)}")
-    table.add_column("", no_wrap=True)
-    table.add_column("")
-    table.add_row("guarantee", str(record.guarantee))
-    if trained.accuracy is not None:
-        eyes = "" if trained.accuracy_is_public else " (on private rows: for your eyes only)"
-        table.add_row("test accuracy", f"{100 * trained.accuracy:.2f} %{eyes}")
-    table.add_row("hyper-parameters", record.facts["tuning"])
+    rows = [("hyper-parameters", record.facts["tuning"])]
     if trained.canaries is not None:
-        table.add_row("canaries", f"planted: sfumato audit --run {folder.path}")
-    table.add_row("public", f"{folder.record_file}, {folder.model_file.name}")
-    table.add_row("for you alone", str(folder.curator))
-    console().print(table)
+        rows.append(("canaries", f"planted: sfumato audit --run {folder.path}"))
+    told = trained.accuracy, trained.accuracy_is_public
+    print_finished(record, folder, *told, seconds, rows)
 
 
 def _curve(trained: Trained) -> Any:
@@ -338,8 +326,3 @@ def _curve(trained: Trained) -> Any:
         target=record.guarantee.epsilon,
         tested_on=where,
     )
-
-
-def _clock(seconds: float) -> str:
-    whole = round(seconds)
-    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{seconds:.1f} s"

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sfumato.cli.options import AsJson
-from sfumato.cli.output import console, plain_table, print_json, working
+from sfumato.cli.output import console, print_json, working
 from sfumato.cli.train_options import (
     Budget,
     Chosen,
     Source,
     Watched,
     declaration_at,
-    device_called,
     loaded_data,
     named_values,
     option,
     without_password,
 )
+from sfumato.cli.train_telling import Launch, accuracy_of, print_facts, print_finished
 from sfumato.core import validation
 
 if TYPE_CHECKING:
@@ -132,49 +132,26 @@ def label_dp(
     source = {"data": data, "declared": declaration, "test": test, "rows": rows}
     settings = {"dataset": dataset, "analyst": analyst, "half": half, "minutes": minutes}
     request = {"source": source, "ledger": without_password(ledger), "settings": settings}
-    _run(recipe, loaded, out, request, ledger, device, progress, as_json, resume=False)
+    _run(recipe, loaded, Launch(out, request, ledger, device, progress, as_json))
 
 
-def resume_label_dp(
-    request: dict[str, Any],
-    loaded: Dataset,
-    folder: Path,
-    device: str,
-    progress: bool | None,
-    as_json: bool,
-) -> None:
+def resume_label_dp(loaded: Dataset, launch: Launch) -> None:
     """Goes on with a run that was cut off."""
     from sfumato.learning.label_dp import LabelRecipe
 
-    recipe = LabelRecipe.from_dict(request["label_dp"])
-    ledger = request["ledger"]
-    _run(recipe, loaded, folder, request, ledger, device, progress, as_json, resume=True)
+    _run(LabelRecipe.from_dict(launch.request["label_dp"]), loaded, launch)
 
 
-def _run(
-    recipe: LabelRecipe,
-    loaded: Dataset,
-    out: Path,
-    request: dict[str, Any],
-    ledger: str | None,
-    device: str,
-    progress: bool | None,
-    as_json: bool,
-    resume: bool,
-) -> None:
+def _run(recipe: LabelRecipe, loaded: Dataset, launch: Launch) -> None:
     from sfumato.learning.label_dp import OutOfTime, train_label_dp
-    from sfumato.learning.recipes.observing import Shown
 
     begun = time.monotonic()
     try:
-        trained = train_label_dp(
-            recipe, loaded, out=out, resume=resume, ledger=ledger, device=device_called(device),
-            observer=Shown(False if as_json else progress), request=request, **request["settings"],
-        )  # fmt: skip
+        trained = train_label_dp(recipe, loaded, **launch.arguments())
     except OutOfTime as stopped:
-        _tell_stopped(out, str(stopped), recipe, as_json)
+        _tell_stopped(launch.out, str(stopped), recipe, launch.as_json)
         return
-    _tell(trained, time.monotonic() - begun, as_json)
+    _tell(trained, time.monotonic() - begun, launch.as_json)
 
 
 # --- the recipe -----------------------------------------------------------------------------------
@@ -245,21 +222,18 @@ def _tell_plan(recipe: LabelRecipe, data: Dataset, as_json: bool) -> None:
         facts = {"keep": keep, "stages": recipe.stages, "recipe": recipe.to_dict()}
         print_json(recipe.guarantee.to_dict() | facts)
         return
-    table = plain_table("The run would be")
-    table.add_column("", no_wrap=True)
-    table.add_column("")
-    table.add_row("guarantee", str(recipe.guarantee))
-    table.add_row("inputs", "public: the guarantee says nothing about them")
+    reports = f"true with probability {keep:.4g}, in the first stage"
     if recipe.mechanism == "alibi":
-        table.add_row("reports", f"vectors with Laplace noise of scale {2 / recipe.epsilon:.4g}")
-    else:
-        table.add_row("reports", f"true with probability {keep:.4g}, in the first stage")
-    table.add_row("stages", ", ".join(f"{share:.0%} of the labels" for share in recipe.shares))
-    table.add_row(
-        "learning", f"{recipe.targets} labels, {recipe.network}, {recipe.epochs:g} epochs"
-    )
-    table.add_row("hyper-parameters", recipe.origin)
-    console().print(table)
+        reports = f"vectors with Laplace noise of scale {2 / recipe.epsilon:.4g}"
+    rows = [
+        ("guarantee", str(recipe.guarantee)),
+        ("inputs", "public: the guarantee says nothing about them"),
+        ("reports", reports),
+        ("stages", ", ".join(f"{share:.0%} of the labels" for share in recipe.shares)),
+        ("learning", f"{recipe.targets} labels, {recipe.network}, {recipe.epochs:g} epochs"),
+        ("hyper-parameters", recipe.origin),
+    ]
+    print_facts("The run would be", rows)
 
 
 def _tell_stopped(folder: Path, why: str, recipe: LabelRecipe, as_json: bool) -> None:
@@ -278,18 +252,8 @@ def _tell(trained: LabelTrained, seconds: float, as_json: bool) -> None:
         shown |= {"finished": True, "stages": facts["labels_of_each_stage"]}
         print_json(shown | {"accuracy": trained.accuracy})
         return
-    table = plain_table(f"Trained in {seconds // 60:.0f} min {seconds % 60:.0f} s")
-    table.add_column("", no_wrap=True)
-    table.add_column("")
-    table.add_row("guarantee", str(record.guarantee))
-    if trained.accuracy is not None:
-        table.add_row("test accuracy", f"{100 * trained.accuracy:.2f} %")
-    elif (own := folder.read_curator("results.json").get("accuracy")) is not None:
-        table.add_row("test accuracy", f"{100 * own:.2f} % (on private rows: for your eyes only)")
     stages = ", then ".join(f"{count:,}" for count in facts["labels_of_each_stage"])
-    table.add_row("labels randomised", stages)
+    rows = [("labels randomised", stages)]
     if facts["labels_lost"]:
-        table.add_row("labels lost", f"{facts['labels_lost']:,}, told when the run was cut off")
-    table.add_row("public", f"{folder.record_file}, {folder.model_file.name}")
-    table.add_row("for you alone", str(folder.curator))
-    console().print(table)
+        rows.append(("labels lost", f"{facts['labels_lost']:,}, told when the run was cut off"))
+    print_finished(record, folder, *accuracy_of(trained.accuracy, folder), seconds, rows)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sfumato.cli.options import AsJson
-from sfumato.cli.output import console, plain_table, print_json, working
+from sfumato.cli.output import print_json, working
 from sfumato.cli.train_like import read_pate_like
 from sfumato.cli.train_options import (
     Budget,
@@ -16,12 +16,12 @@ from sfumato.cli.train_options import (
     Source,
     Watched,
     declaration_at,
-    device_called,
     loaded_data,
     named_values,
     option,
     without_password,
 )
+from sfumato.cli.train_telling import Launch, accuracy_of, print_facts, print_finished
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -185,46 +185,25 @@ def pate(
     source |= {name: None if path is None else str(path) for name, path in files.items()}
     settings = {"dataset": dataset, "analyst": analyst, "half": half}
     request = {"source": source, "ledger": without_password(ledger), "settings": settings}
-    _run(recipe, loaded, out, request, ledger, device, progress, as_json, resume=False)
+    _run(recipe, loaded, Launch(out, request, ledger, device, progress, as_json))
 
 
-def resume_pate(
-    request: dict[str, Any],
-    loaded: Dataset,
-    folder: Path,
-    device: str,
-    progress: bool | None,
-    as_json: bool,
-) -> None:
+def resume_pate(loaded: Dataset, launch: Launch) -> None:
     """Goes on with a run that was cut off."""
     from sfumato.learning.pate.recipe import PateRecipe
 
-    recipe = PateRecipe.from_dict(request["pate"])
-    ledger = request["ledger"]
-    _run(recipe, loaded, folder, request, ledger, device, progress, as_json, resume=True)
+    _run(PateRecipe.from_dict(launch.request["pate"]), loaded, launch)
 
 
-def _run(
-    recipe: PateRecipe,
-    loaded: Dataset,
-    out: Path,
-    request: dict[str, Any],
-    ledger: str | None,
-    device: str,
-    progress: bool | None,
-    as_json: bool,
-    resume: bool,
-) -> None:
+def _run(recipe: PateRecipe, loaded: Dataset, launch: Launch) -> None:
     from sfumato.learning.pate.training import train_pate
-    from sfumato.learning.recipes.observing import Shown
 
-    begun, source = time.monotonic(), request["source"]
+    begun, source = time.monotonic(), launch.request["source"]
     trained = train_pate(
-        recipe, loaded, out=out, resume=resume, ledger=ledger, unlabelled=_unlabelled(source),
-        votes=_votes(source, recipe, len(loaded.classes)), device=device_called(device),
-        observer=Shown(False if as_json else progress), request=request, **request["settings"],
+        recipe, loaded, unlabelled=_unlabelled(source),
+        votes=_votes(source, recipe, len(loaded.classes)), **launch.arguments(),
     )  # fmt: skip
-    _tell(trained, time.monotonic() - begun, as_json)
+    _tell(trained, time.monotonic() - begun, launch.as_json)
 
 
 def _unlabelled(source: dict[str, Any]) -> NDArray[Any] | None:
@@ -360,16 +339,12 @@ def _tell_plan(plan: AnswerPlan, teachers: int, as_json: bool) -> None:
     if as_json:
         print_json(plan.guarantee.to_dict() | {"plan": plan.to_dict(), "teachers": teachers})
         return
-    table = plain_table("The run would be")
-    table.add_column("", no_wrap=True)
-    table.add_column("")
-    table.add_row("guarantee", str(plan.guarantee))
+    rows = [("guarantee", str(plan.guarantee))]
     for name, value in plan.aggregator.to_dict().items():
         shown = f"{value:.6g}" if isinstance(value, float) else str(value)
-        table.add_row("aggregator" if name == "kind" else name.replace("_", " "), shown)
-    table.add_row("answers", f"at most {plan.answers:,} of {plan.most_questions:,} questions")
-    table.add_row("teachers", f"{teachers:,}")
-    console().print(table)
+        rows.append(("aggregator" if name == "kind" else name.replace("_", " "), shown))
+    rows.append(("answers", f"at most {plan.answers:,} of {plan.most_questions:,} questions"))
+    print_facts("The run would be", [*rows, ("teachers", f"{teachers:,}")])
 
 
 def _tell(trained: PateTrained, seconds: float, as_json: bool) -> None:
@@ -380,21 +355,11 @@ def _tell(trained: PateTrained, seconds: float, as_json: bool) -> None:
         shown |= {name: facts[name] for name in ("questions", "answers", "confirmed", "teachers")}
         print_json(shown | {"accuracy": trained.accuracy})
         return
-    table = plain_table(f"Trained in {seconds / 60:.0f} min {seconds % 60:.0f} s")
-    table.add_column("", no_wrap=True)
-    table.add_column("")
-    table.add_row("guarantee", str(record.guarantee))
-    if trained.accuracy is not None:
-        table.add_row("test accuracy", f"{100 * trained.accuracy:.2f} %")
-    elif (own := folder.read_curator("results.json").get("accuracy")) is not None:
-        table.add_row("test accuracy", f"{100 * own:.2f} % (on private rows: for your eyes only)")
-    table.add_row("answers", f"{facts['answers']:,} of {facts['questions']:,} questions")
+    rows = [("answers", f"{facts['answers']:,} of {facts['questions']:,} questions")]
     if "data_dependent" in facts:
         told = facts["data_dependent"]
         words = f"epsilon {told['epsilon']:.4g}, {told['confidence']:.1%} sure, published"
-        table.add_row("for these data", words)
+        rows.append(("for these data", words))
     if facts["stopped_by_the_ledger"]:
-        table.add_row("ledger", "refused further questions: the student learnt from fewer")
-    table.add_row("public", f"{folder.record_file}, {folder.model_file.name}")
-    table.add_row("for you alone", str(folder.curator))
-    console().print(table)
+        rows.append(("ledger", "refused further questions: the student learnt from fewer"))
+    print_finished(record, folder, *accuracy_of(trained.accuracy, folder), seconds, rows)
