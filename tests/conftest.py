@@ -1,4 +1,4 @@
-"""What all tests share: repeatable hypothesis runs without time limits, and real databases."""
+"""What all tests share: repeatable runs, without time limits, and real databases."""
 
 import contextlib
 import itertools
@@ -45,6 +45,13 @@ def same_coins():
             yield
 
     return patched
+
+
+@pytest.fixture
+def steady_coins(same_coins):
+    """Those, for the whole of a test."""
+    with same_coins(1):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,8 @@ class Altered:
     name, private = "altered", True
 
     def __init__(self, factor=1.0, reused=False):
-        self.inner, self.factor, self.reused, self.kept = CoinNoise(), factor, reused, None
+        self.inner, self.factor = CoinNoise(SeededCoins(2)), factor
+        self.reused, self.kept = reused, None
 
     def normal(self, like, std):
         if self.kept is None or not self.reused:
@@ -33,11 +34,11 @@ class Altered:
 @pytest.mark.parametrize(
     "engine",
     [
-        EngineSteps(1.0),
-        EngineSteps(0.7, steps=3),
-        EngineSteps(5.0),
-        EngineSteps(1.0, Automatic(0.3)),
-        EngineSteps(1.0, batch_size=4096),
+        EngineSteps(1.0, coins=SeededCoins(2)),
+        EngineSteps(0.7, steps=3, coins=SeededCoins(3)),
+        EngineSteps(5.0, coins=SeededCoins(4)),
+        EngineSteps(1.0, Automatic(0.3), coins=SeededCoins(5)),
+        EngineSteps(1.0, batch_size=4096, coins=SeededCoins(6)),
     ],
     ids=["one step", "three steps", "much noise", "automatic clipping", "physical batches"],
 )
@@ -58,7 +59,7 @@ def test_noise_used_twice_is_caught():
     """Up and down with the same noise: the difference has none."""
     finding = audited(EngineSteps(1.0, steps=2, noise=Altered(reused=True)), 2000)
     assert finding.refuted
-    assert not audited(EngineSteps(1.0, steps=2), 2000).refuted
+    assert not audited(EngineSteps(1.0, steps=2, coins=SeededCoins(2)), 2000).refuted
     assert finding.epsilon > 10
 
 

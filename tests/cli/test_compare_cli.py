@@ -87,7 +87,7 @@ def test_a_finished_comparison_is_shown_again(run, compared, monkeypatch):
     again = json.loads(out)
     for one, other in zip(again["compared"], found["compared"], strict=True):
         assert one["attacks"] == other["attacks"]
-        assert one["seconds"] == pytest.approx(other["seconds"], abs=1)
+        assert one["seconds"] >= other["seconds"]  # of training are kept, and reading adds some
 
 
 @pytest.mark.parametrize(

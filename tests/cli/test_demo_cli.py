@@ -64,7 +64,10 @@ def test_digits_where_mnist_cannot_be_had(monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_the_whole_loop_ends_with_a_report(run, folder):
+@pytest.mark.usefixtures("steady_coins")
+def test_the_whole_loop_ends_with_a_report(run, folder, monkeypatch):
+    """From seeds: by chance a private run may be right as often as the one that stays hidden."""
+    monkeypatch.setattr("secrets.randbits", lambda bits: 1)  # seeds of first weights
     code, out, error = run("demo --data digits --out d --no-open")
     assert code == 0, error
     place = folder / "d"

@@ -193,7 +193,7 @@ def test_seeded_coins_are_stamped_and_repeat(kind):
     assert not seeded.private
     assert "NOT PRIVATE" in seeded.to_dict()["warning"]
     assert seeded == mechanism.release(3, coins=SeededCoins(2))
-    fresh = [mechanism.release(3, coins=SYSTEM) for _ in range(20)]
+    fresh = [mechanism.release(3, coins=SYSTEM) for _ in range(40)]
     assert all(release.private for release in fresh)
     assert len({release.value for release in fresh}) > 1
 

@@ -101,7 +101,7 @@ def compare(
 
 
 def _write(folder: Path, found: dict[str, Any], html: str) -> None:
-    from sfumato.learning.dp_sgd.journal import write_whole
+    from sfumato.learning.durable import write_whole
 
     write_whole(folder / "attacks.json", (json.dumps(found, indent=2) + "\n").encode())
     write_whole(folder / "page.html", html.encode())

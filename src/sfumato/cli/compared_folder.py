@@ -38,7 +38,7 @@ def comparison_in(folder: Path, asked: Mapping[str, Any]) -> Generator[Path]:
         ValueError: if the folder holds anything else, or another process is at work in it; then
             nothing is changed.
     """
-    from sfumato.learning.dp_sgd.journal import write_whole
+    from sfumato.learning.durable import write_whole
 
     wanted = json.loads(json.dumps(dict(asked)))
     _check(folder, wanted)

@@ -211,7 +211,7 @@ class _Stopwatch:
 
     def stop(self) -> float:
         """The seconds until now, which are kept."""
-        from sfumato.learning.dp_sgd.journal import write_whole
+        from sfumato.learning.durable import write_whole
 
         seconds = self._before + time.monotonic() - self._began
         if self._path is not None:

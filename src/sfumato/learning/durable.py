@@ -8,7 +8,15 @@ import os
 from pathlib import Path
 from typing import Any, final
 
-__all__ = ["JsonLines", "sync_file", "sync_folder"]
+__all__ = [
+    "JsonLines",
+    "create",
+    "replace_durably",
+    "sync_file",
+    "sync_folder",
+    "write_all",
+    "write_whole",
+]
 
 
 def sync_file(file: int) -> None:
@@ -30,6 +38,45 @@ def sync_folder(folder: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+def create(path: Path, data: bytes = b"") -> int:
+    """A new or emptied file for the owner alone, open for writing."""
+    file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+    os.fchmod(file, 0o600)
+    write_all(file, data)
+    return file
+
+
+def replace_durably(file: int, unfinished: Path, target: Path) -> None:
+    """Gives a finished file its name: after a crash it is there as a whole, or not at all.
+
+    Args:
+        file: the open file; closed on return.
+        unfinished: its name up to now.
+        target: its name from now on, in the same folder.
+    """
+    try:
+        sync_file(file)
+    finally:
+        os.close(file)
+    os.replace(unfinished, target)
+    sync_folder(target.parent)
+
+
+def write_whole(path: Path, data: bytes, public: bool = False) -> None:
+    """Writes a file, for the owner alone unless it is public; no reader ever sees a part of it."""
+    unfinished = path.with_name(f".{path.name}.new")
+    file = create(unfinished, data)
+    if public:
+        unfinished.chmod(0o644)
+    replace_durably(file, unfinished, path)
+
+
+def write_all(file: int, data: bytes) -> None:
+    """Writes until nothing is left."""
+    while data:
+        data = data[os.write(file, data) :]
 
 
 @final

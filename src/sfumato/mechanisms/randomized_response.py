@@ -10,7 +10,7 @@ the others with probability 1 / (e^eps + K - 1). Nobody but the person sees the 
     Guarantee: epsilon 2, delta 0, replace one person
     >>> import numpy as np
     >>> reports = survey.perturb(np.full(10_000, 3))
-    >>> low, high = survey.estimate(reports).intervals(confidence=0.999999)[3]
+    >>> low, high = survey.estimate(reports).intervals(confidence=0.999999999)[3]
     >>> low < 10_000 < high
     True
 

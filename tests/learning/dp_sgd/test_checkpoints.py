@@ -24,7 +24,7 @@ from torch.optim.lr_scheduler import (
     StepLR,
 )
 
-from sfumato.learning.dp_sgd import journal
+from sfumato.learning import durable
 from sfumato.learning.dp_sgd.checkpoints import (
     Checkpoint,
     Checkpoints,
@@ -370,9 +370,9 @@ def test_a_crash_within_save_leaves_a_readable_one(tmp_path, monkeypatch, call, 
 
     target = [
         "sfumato.learning.dp_sgd.checkpoints.save_file",
-        "sfumato.learning.dp_sgd.journal.sync_file",
-        "sfumato.learning.dp_sgd.journal.os.replace",
-        "sfumato.learning.dp_sgd.journal.sync_folder",
+        "sfumato.learning.durable.sync_file",
+        "sfumato.learning.durable.os.replace",
+        "sfumato.learning.durable.sync_folder",
     ][call]
     with monkeypatch.context() as patch:
         patch.setattr(target, crash)
@@ -393,7 +393,7 @@ def test_a_crash_within_save_leaves_a_readable_one(tmp_path, monkeypatch, call, 
 def test_a_started_step_is_on_disk_before_the_call_returns(tmp_path, monkeypatch):
     synced = []
     monkeypatch.setattr(os, "fdatasync", lambda f: synced.append(os.fstat(f).st_size))
-    monkeypatch.delattr(journal.fcntl, "F_FULLFSYNC", raising=False)
+    monkeypatch.delattr(durable.fcntl, "F_FULLFSYNC", raising=False)
     store = Checkpoints(tmp_path / "run", DIGEST)
     for step in range(3):
         store.note_started(step)

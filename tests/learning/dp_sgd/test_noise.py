@@ -195,7 +195,7 @@ def test_names_and_privacy():
 
 def test_many_threads_give_the_same_law():
     drawn = CoinNoise(SYSTEM).normal(torch.empty(noise._MANY * 4 + 3, dtype=torch.float64), 1.0)
-    assert len(drawn.unique()) == len(drawn)
+    assert len(drawn.unique()) > len(drawn) - 3  # of 10^6 doubles two are alike once in 10^5 times
     assert float(drawn.var()) == pytest.approx(1, rel=0.01)
     assert float(drawn.mean()) == pytest.approx(0, abs=6e-3)
 

@@ -202,7 +202,7 @@ def test_a_resumed_run_draws_fresh_coins(tmp_path):
     for name in ("one", "two"):
         again = train(trainer_for(tmp_path / name).resume())
         ends.append(torch.cat([p.detach().flatten() for p in again.model.parameters()]))
-    assert not (ends[0] == ends[1]).any()
+    assert (ends[0] == ends[1]).sum() < 3  # of 26: by chance one in a few 10^5 times
 
 
 def test_no_file_holds_coins(tmp_path):

@@ -57,6 +57,7 @@ def files_of(folder):
     return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
 
 
+@pytest.mark.usefixtures("steady_coins")
 def test_a_run_from_private_rows_to_a_student(digits, tmp_path):
     out = tmp_path / "run"
     trained = train_pate(recipe(), digits, out=out)

@@ -44,13 +44,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from sfumato.core import validation
-from sfumato.learning.dp_sgd.journal import Journal, create, replace_durably
+from sfumato.learning.dp_sgd.journal import Journal
 from sfumato.learning.dp_sgd.optimizer_state import (
     flatten_state,
     load_weights,
     restore_state,
     weights_of,
 )
+from sfumato.learning.durable import create, replace_durably
 
 __all__ = [
     "Checkpoint",

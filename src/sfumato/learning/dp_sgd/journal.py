@@ -1,4 +1,4 @@
-"""A journal of started steps, and files that survive a crash at any instant.
+"""A journal of started steps.
 
 Before a lot is read its step goes into the journal, and to the disk. So whatever happens afterwards
 (kill -9, power loss), it is known which lots may have been read, and their cost counts.
@@ -14,9 +14,9 @@ import os
 from pathlib import Path
 from typing import final
 
-from sfumato.learning.durable import sync_file, sync_folder
+from sfumato.learning.durable import sync_file, sync_folder, write_all
 
-__all__ = ["Journal", "create", "replace_durably", "write_whole"]
+__all__ = ["Journal"]
 
 _SLOT = 16  # fifteen digits and a line's end
 
@@ -42,7 +42,7 @@ class Journal:
     def append(self, step: int) -> None:
         """Durable when it returns."""
         self.open()
-        _write(self._file, _slot(step))
+        write_all(self._file, _slot(step))
         sync_file(self._file)
         self._started = max(self._started, step) + 1
 
@@ -67,7 +67,7 @@ class Journal:
         self._started = max(self._started, self._read())
         self._file = os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         size = os.fstat(self._file).st_size
-        _write(self._file, b"?" * (-size % _SLOT))  # so that a torn entry stays one entry
+        write_all(self._file, b"?" * (-size % _SLOT))  # so that a torn entry stays one entry
         sync_file(self._file)
         sync_folder(self._path.parent)
 
@@ -106,41 +106,3 @@ def _count(data: bytes) -> int:
         whole = len(slot) == _SLOT and slot[:-1].isdigit() and slot.endswith(b"\n")
         started = max(started, int(slot) if whole else 0) + 1
     return started
-
-
-def create(path: Path, data: bytes = b"") -> int:
-    """A new or emptied file for the owner alone, open for writing."""
-    file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
-    os.fchmod(file, 0o600)
-    _write(file, data)
-    return file
-
-
-def replace_durably(file: int, unfinished: Path, target: Path) -> None:
-    """Gives a finished file its name: after a crash it is there as a whole, or not at all.
-
-    Args:
-        file: the open file; closed on return.
-        unfinished: its name up to now.
-        target: its name from now on, in the same folder.
-    """
-    try:
-        sync_file(file)
-    finally:
-        os.close(file)
-    os.replace(unfinished, target)
-    sync_folder(target.parent)
-
-
-def write_whole(path: Path, data: bytes, public: bool = False) -> None:
-    """Writes a file, for the owner alone unless it is public; no reader ever sees a part of it."""
-    unfinished = path.with_name(f".{path.name}.new")
-    file = create(unfinished, data)
-    if public:
-        unfinished.chmod(0o644)
-    replace_durably(file, unfinished, path)
-
-
-def _write(file: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(file, data) :]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load, load_file, save
 from torch import Tensor
 
-from sfumato.learning.dp_sgd.journal import write_whole
+from sfumato.learning.durable import write_whole
 from sfumato.learning.ensembles.schedule import Schedule
 from sfumato.learning.ensembles.stacking import Weights
 

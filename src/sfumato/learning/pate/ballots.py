@@ -74,7 +74,7 @@ class Ballots:
 
     def save(self, path: Path) -> None:
         """To a file that only its owner may read; never unpickled."""
-        from sfumato.learning.dp_sgd.journal import write_whole
+        from sfumato.learning.durable import write_whole
 
         sizes = np.array([len(self), self.classes])
         parts = (sizes, self._asked, self._counts)

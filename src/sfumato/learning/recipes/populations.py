@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from sfumato.core import validation
 from sfumato.data import Dataset, Examples
-from sfumato.learning.dp_sgd.journal import write_whole
+from sfumato.learning.durable import write_whole
 from sfumato.learning.models import make_model
 from sfumato.learning.recipes.inputs import input_shape
 from sfumato.learning.recipes.observing import Shown

@@ -26,7 +26,7 @@ from typing import Any, final
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from sfumato.learning.dp_sgd.journal import write_whole
+from sfumato.learning.durable import write_whole
 
 __all__ = ["RunFolder"]
 

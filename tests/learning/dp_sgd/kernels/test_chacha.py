@@ -338,7 +338,7 @@ def test_a_real_fork():
     code = """if True:
         import os, torch
         from sfumato.learning.dp_sgd.noise import ChaChaNoise
-        source, like = ChaChaNoise(), torch.empty(6)
+        source, like = ChaChaNoise(), torch.empty(6, dtype=torch.float64)
         source.normal(like, 1.0)
         state = source._stream._state
         state.lock.acquire()  # a thread that is not in the child

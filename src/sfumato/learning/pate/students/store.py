@@ -19,8 +19,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from sfumato.learning.dp_sgd.journal import write_whole
 from sfumato.learning.dp_sgd.optimizer_state import flatten_state, restore_state
+from sfumato.learning.durable import write_whole
 from sfumato.learning.pate.students.data import PublicData
 
 __all__ = ["Store"]

@@ -41,7 +41,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.core import validation
 from sfumato.core.randomness import SYSTEM, Coins
-from sfumato.learning.dp_sgd.journal import write_whole
+from sfumato.learning.durable import write_whole
 
 __all__ = [
     "Parts",
