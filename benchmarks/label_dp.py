@@ -2,7 +2,7 @@
 
     python benchmarks/label_dp.py --data mnist --folder /tmp/labels
     python benchmarks/label_dp.py --folder /tmp/labels --epsilons 2 --stages 2 --seeds 0 1 2
-    python benchmarks/label_dp.py --folder /tmp/c --data cifar10 --device cuda --half --minutes 9
+    python benchmarks/label_dp.py --folder /tmp/c --data cifar10 --device cuda --half --compile
     python benchmarks/label_dp.py --folder /tmp/labels --table
 
 Each row is a run of ``sfumato train label-dp`` with the preset for the data, in a folder of its
@@ -50,7 +50,7 @@ def run_row(
         recipe = label_preset(data, epsilon, stages, asked.preset, seed=seed, **changes)
     trained = train_label_dp(
         recipe, data, out=folder, resume=kept.begun, device=asked.device, half=asked.half,
-        minutes=clock.minutes_left,
+        compile=asked.compile, minutes=clock.minutes_left,
     )  # fmt: skip
     print(f"{data.name} epsilon {epsilon:g}, {stages} stages: {trained.accuracy:.4f}", flush=True)
 
@@ -108,6 +108,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=float)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--half", action="store_true")
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--minutes", type=float, help="stop after so many; run again to go on")
     parser.add_argument("--dp-sgd", action="store_true")
     parser.add_argument("--table", action="store_true", help="only print what there is")

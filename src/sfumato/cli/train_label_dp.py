@@ -86,6 +86,9 @@ def label_dp(
     analyst: Annotated[str, option(_PRIVACY, "In whose name.")] = "",
     device: Watched.Device = "auto",
     half: Annotated[bool, option(_RUN, "Networks compute in bfloat16.")] = False,
+    compile: Annotated[
+        bool, option(_RUN, "Compile networks; pays for long runs on a GPU.")
+    ] = False,
     minutes: Annotated[
         float | None, option(_RUN, "Stop after so many; sfumato train resume goes on.")
     ] = None,
@@ -105,7 +108,7 @@ def label_dp(
 
     sfumato train label-dp --data mnist --epsilon 1 --stages 1 --out runs/one-stage
 
-    sfumato train label-dp --data cifar10 --epsilon 2 --half --minutes 9 --out runs/cifar
+    sfumato train label-dp --data cifar10 --epsilon 2 --half --compile --minutes 9 --out runs/cifar
 
     sfumato train label-dp --data census2000 --mechanism alibi --epsilon 2 --out runs/census
 
@@ -130,7 +133,8 @@ def label_dp(
         raise ValueError("out must be given: a new folder for the run (--out runs/labels)")
     declaration = None if found is None else found.to_dict()
     source = {"data": data, "declared": declaration, "test": test, "rows": rows}
-    settings = {"dataset": dataset, "analyst": analyst, "half": half, "minutes": minutes}
+    settings = {"dataset": dataset, "analyst": analyst, "half": half, "compile": compile}
+    settings["minutes"] = minutes
     request = {"source": source, "ledger": without_password(ledger), "settings": settings}
     _run(recipe, loaded, Launch(out, request, ledger, device, progress, as_json))
 

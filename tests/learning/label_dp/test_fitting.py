@@ -83,6 +83,28 @@ def test_half_precision_runs() -> None:
     assert (logits_of(model, x).argmax(dim=1) == labels).double().mean() > 0.9
 
 
+def test_a_compiled_network_is_the_same(monkeypatch) -> None:
+    x, _, targets = task()
+    recipe, compiled = LabelRecipe(1.0, epochs=2, batch=100), torch.compile
+    asked = []
+
+    def eagerly(model, **options):
+        asked.append(options)
+        return compiled(model, backend="aot_eager", **options)
+
+    monkeypatch.setattr(torch, "compile", eagerly)
+    one, other = (
+        fit_network(
+            lambda: make_network("mlp", (5,), 2, hidden=16, dropout=0.0), x, targets, recipe,
+            mixup=0.2, seed=0, compile=wanted,
+        ).state_dict()
+        for wanted in (False, True)
+    )  # fmt: skip
+    assert asked == [{"dynamic": False}]
+    for name, value in one.items():
+        torch.testing.assert_close(value, other[name])
+
+
 def test_cut_off_it_ends_with_the_same_weights(tmp_path) -> None:
     x, _, targets = task()
     recipe = LabelRecipe(1.0, epochs=2, batch=100)

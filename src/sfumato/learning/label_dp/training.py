@@ -96,6 +96,7 @@ def train_label_dp(
     analyst: str = "",
     device: str = "cpu",
     half: bool = False,
+    compile: bool = False,
     minutes: float | None = None,
     observer: Observer | None = None,
     request: Mapping[str, Any] | None = None,
@@ -114,6 +115,7 @@ def train_label_dp(
         analyst: in whose name.
         device: such as "cuda".
         half: networks compute in bfloat16.
+        compile: their operations are joined first, which pays for long runs on a GPU.
         minutes: stop after so many, to be gone on with.
         observer: who is told how far it is.
         request: what was asked for, kept for whoever resumes.
@@ -130,7 +132,8 @@ def train_label_dp(
     book = Ledger(ledger) if isinstance(ledger, (str, Path)) else ledger
     _check_data(data)
     charge = LabelCharge(book, dataset, analyst)
-    run = _Run(recipe, data, folder, observer or Shown(), device, half, Clock(minutes), coins)
+    pace = {"half": half, "compile": compile, "clock": Clock(minutes)}
+    run = _Run(recipe, data, folder, observer or Shown(), device, coins, pace)
     if not resume:
         charge.check_room(recipe.event(run.classes))
         folder.begin({"label_dp": recipe.to_dict()} | dict(request or {}))
@@ -168,12 +171,11 @@ class _Run:
         folder: RunFolder,
         observer: Observer,
         device: str,
-        half: bool,
-        clock: Clock,
         coins: Coins,
+        pace: Mapping[str, Any],
     ) -> None:
         self.recipe, self.data, self.folder, self.observer = recipe, data, folder, observer
-        self.device, self.half, self.clock, self.coins = device, half, clock, coins
+        self.device, self.coins, self.pace = device, coins, pace
         self.classes, self.shape = len(data.classes), input_shape(data.shape)
         size = self.shape
         if recipe.features == "wavelets":
@@ -342,12 +344,12 @@ class _Run:
         return fit_network(
             self._make, self.rows[rows.to(self.device)], targets, self.recipe,
             mixup=self.recipe.mixup[stage], seed=derived_seed(self.recipe.seed, stage, number),
-            folder=self.folder.curator / f"network-{stage}-{number}", half=self.half,
-            told=self._told(f"network {stage + 1}.{number}"), clock=self.clock,
+            folder=self.folder.curator / f"network-{stage}-{number}", 
+            told=self._told(f"network {stage + 1}.{number}"), **self.pace,
         )  # fmt: skip
 
     def _logits(self, network: nn.Module, rows: Tensor) -> Tensor:
-        return logits_of(network, self.rows[rows.to(self.device)], self.half)
+        return logits_of(network, self.rows[rows.to(self.device)], self.pace["half"])
 
     def _accuracy(self, model: nn.Module) -> float | None:
         """On the test set; None without one."""
