@@ -137,7 +137,8 @@ def taught(given, data: Dataset, kept: int, public: torch.Tensor, file: Path) ->
 
     teachers = train_teachers(
         recipe, inputs, data.train.labels[:kept], parts, device=given.device, half=given.half,
-        together=given.together, folder=given.folder / "teachers", progress=progress,
+        together=given.together, engine=given.engine, folder=given.folder / "teachers",
+        progress=progress,
     )  # fmt: skip
     trained = time.monotonic() - began
     labels = teacher_labels(teachers, public, len(data.classes))
@@ -234,6 +235,7 @@ def main() -> None:
     parser.add_argument("--teachers", type=int, default=250)
     parser.add_argument("--steps", type=int, help="of teachers, for a rehearsal")
     parser.add_argument("--together", type=int)
+    parser.add_argument("--engine", help="of the teachers' ensemble")
     parser.add_argument("--half", action="store_true")
     parser.add_argument("--held-back", type=int, default=5000)
     parser.add_argument("--device", default="cpu")

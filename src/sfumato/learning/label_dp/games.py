@@ -168,7 +168,8 @@ def _three_cells(centre: float, scale: float) -> NDArray[np.float64]:
     """Laplace noise around 0 or 1: below 0, between the two, above 1.
 
     The ratio of both densities is constant below 0 and above 1 and monotone between, so that these
-    cells show all of it at a delta of 0.
+    cells show all of it at a delta of 0. (What is told is rounded to a grid of a millionth of the
+    scale; "above the grid point 1" moves both probabilities by one factor, and shows the same.)
     """
     near, far = 0.5, 0.5 * math.exp(-1 / scale)
     outer = (near, far) if centre == 0 else (far, near)

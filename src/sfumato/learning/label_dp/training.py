@@ -344,7 +344,7 @@ class _Run:
         return fit_network(
             self._make, self.rows[rows.to(self.device)], targets, self.recipe,
             mixup=self.recipe.mixup[stage], seed=derived_seed(self.recipe.seed, stage, number),
-            folder=self.folder.curator / f"network-{stage}-{number}", 
+            folder=self.folder.curator / f"network-{stage}-{number}",
             told=self._told(f"network {stage + 1}.{number}"), **self.pace,
         )  # fmt: skip
 
