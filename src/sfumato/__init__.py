@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         load_table,
         read_declaration,
     )
+    from sfumato.learning.comparing import Comparison, compare
     from sfumato.learning.dp_sgd import (
         DPSGD,
         Adaptive,
@@ -73,12 +74,15 @@ if TYPE_CHECKING:
         TrainingError,
         TrainingPlan,
     )
+    from sfumato.learning.erm.recipe import ErmRecipe
+    from sfumato.learning.erm.training import train_erm
     from sfumato.learning.features import (
         PrivatePCA,
         PublicNetwork,
         ScatteringFeatures,
         StandardizedScattering,
     )
+    from sfumato.learning.label_dp import LabelRecipe, label_preset, train_label_dp
     from sfumato.learning.models import make_model
     from sfumato.learning.recipes import (
         Canaries,
@@ -138,13 +142,17 @@ _HOMES = {
         "Column Dataset Declaration Features Pictures dataset_names load_dataset load_images "
         "load_own load_table read_declaration"
     ),
+    "sfumato.learning.comparing": "Comparison compare",
     "sfumato.learning.dp_sgd": (
         "DPSGD Adaptive Automatic FixedSizeLots Flat NoiseSchedule PerLayer PoissonLots "
         "ShuffledLots TrainingError TrainingPlan"
     ),
+    "sfumato.learning.erm.recipe": "ErmRecipe",
+    "sfumato.learning.erm.training": "train_erm",
     "sfumato.learning.features": (
         "PrivatePCA PublicNetwork ScatteringFeatures StandardizedScattering"
     ),
+    "sfumato.learning.label_dp": "LabelRecipe label_preset train_label_dp",
     "sfumato.learning.models": "make_model",
     "sfumato.learning.recipes": (
         "Canaries Rate Recipe Run Trained load_run preset train train_plain"
@@ -182,6 +190,7 @@ __all__ = [
     "BudgetExceeded",
     "Canaries",
     "Column",
+    "Comparison",
     "Count",
     "CountUnits",
     "Crosstab",
@@ -189,6 +198,7 @@ __all__ = [
     "Declaration",
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "ErmRecipe",
     "Event",
     "Exponential",
     "Features",
@@ -198,6 +208,7 @@ __all__ = [
     "Gaussian",
     "Guarantee",
     "Histogram",
+    "LabelRecipe",
     "Laplace",
     "Ledger",
     "LocalCount",
@@ -249,6 +260,7 @@ __all__ = [
     "calibrate_noise",
     "calibrate_sample_rate",
     "calibrate_steps",
+    "compare",
     "compose",
     "crossover_dimension",
     "dataset_names",
@@ -256,6 +268,7 @@ __all__ = [
     "epsilon_curve",
     "events",
     "falsify",
+    "label_preset",
     "laplace_or_gaussian",
     "load_dataset",
     "load_images",
@@ -272,6 +285,8 @@ __all__ = [
     "repeat",
     "sensitivity",
     "train",
+    "train_erm",
+    "train_label_dp",
     "train_plain",
 ]
 

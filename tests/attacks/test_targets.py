@@ -151,10 +151,10 @@ def test_losses_of_a_module_are_its_cross_entropies():
     [
         ([0, 1], "labels must be one for each of 4 inputs, got 2"),
         ([0, 1, 2, 0, 1], "labels must be one for each of 4 inputs, got 5"),
-        ([0, 1, 2, -1], "whole and from 0 up, got -1"),
-        ([0, 1, 2, 0.5], "whole and from 0 up, got 0.5"),
-        ([0, 1, 2, math.nan], "whole and from 0 up, got nan"),
-        ([0, 1, 2, math.inf], "whole and from 0 up, got inf"),
+        ([0, 1, 2, -1], "whole and from 0 up$"),
+        ([0, 1, 2, 0.5], "whole and from 0 up$"),
+        ([0, 1, 2, math.nan], "whole and from 0 up$"),
+        ([0, 1, 2, math.inf], "whole and from 0 up$"),
         ([[0], [1], [2], [0]], "a list of class numbers"),
         (["a", "b", "c", "d"], "a list of class numbers"),
     ],
@@ -323,8 +323,8 @@ def test_scores_of_labels_are_refused_and_labels_are_read():
     ("answers", "message"),
     [
         ([[1], [0], [1], [0]], "each of two classes or more"),
-        ([0.5, 0, 1, 0], "whole and from 0 up, got 0.5"),
-        ([-1, 1, 1, -1], "whole and from 0 up, got -1"),
+        ([0.5, 0, 1, 0], "whole and from 0 up$"),
+        ([-1, 1, 1, -1], "whole and from 0 up$"),
         (["cat", "dog", "cat", "dog"], "a target's labels must be a list of class numbers"),
     ],
 )

@@ -169,6 +169,21 @@ def test_a_lower_bound_is_rounded_down_and_a_claim_up(known):
     assert "at least 0.672 of 1.5" in drawn(picture.figure, "x")
 
 
+@pytest.mark.parametrize(
+    ("facts", "shown"),
+    [
+        ({"canaries": 60}, "60 canaries)"),
+        ({"games": 400, "questions": 40}, "400 games)"),
+        ({"rows": 700, "pairs_tried": 9}, "700 reports)"),
+        ({"what": "the same way on a table of 4 rows"}, "; the same way on a table of 4 rows)"),
+        ({}, "95). Verdict"),
+    ],
+)
+def test_every_method_is_audited_by_what_it_leaves(known, facts, shown):
+    known[findings.AUDIT] |= {"confidence": 0.95, "facts": facts}
+    assert shown in words(only(findings.audits({"p": sources(known)}), Paragraph)[0])
+
+
 def test_a_refuted_claim_is_a_warning(known):
     assert only(findings.audits({"p": sources(known)}), Paragraph)[0].kind == "plain"
     known[findings.AUDIT] |= {"epsilon_at_least": 9.0, "verdict": "refuted"}

@@ -114,7 +114,6 @@ def class_numbers(name: str, given: ArrayLike) -> NDArray[np.int64]:
     found = np.asarray(given)
     if found.ndim != 1 or found.dtype.kind not in "biuf":
         validation.fail(name, "a list of class numbers", (found.dtype.name, found.shape))
-    strange = found[~((found >= 0) & (found < 2**31) & (found == np.trunc(found)))]
-    if strange.size:
-        validation.fail(name, "class numbers, whole and from 0 up", strange[0].item())
+    if not ((found >= 0) & (found < 2**31) & (found == np.trunc(found))).all():
+        raise ValueError(f"{name} must be class numbers, whole and from 0 up")  # whose, is private
     return found.astype(np.int64)

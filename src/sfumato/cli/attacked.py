@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sfumato.attacks.candidates import Candidates
     from sfumato.attacks.targets import Target
     from sfumato.core.guarantee import Guarantee
-    from sfumato.data import Dataset
+    from sfumato.data import Dataset, Declaration
     from sfumato.learning.runs import RunFolder
 
 __all__ = ["Attacked", "attacked"]
@@ -110,16 +110,27 @@ def attacked(
 
 
 def _dataset(data: str, declared: Path | None, test: str | None) -> Dataset:
-    from sfumato.data import load_dataset, read_declaration
+    from sfumato.data import read_declaration
 
-    return load_dataset(data, None if declared is None else read_declaration(declared), test)
+    return _of_classes(data, None if declared is None else read_declaration(declared), test)
+
+
+def _of_classes(data: str, declared: Declaration | None, test: str | None) -> Dataset:
+    """The data set; attacks are on models of classes.
+
+    Raises:
+        ValueError: where labels are numbers.
+    """
+    from sfumato.cli.train_options import loaded_data
+
+    return loaded_data(data, declared, test, None)
 
 
 def _run(
     path: Path, data: str | None, declared: Path | None, test: str | None, trust: bool
 ) -> Attacked:
     from sfumato.attacks.targets import Target
-    from sfumato.data import Declaration, load_dataset
+    from sfumato.data import Declaration
     from sfumato.data.first_rows import first_rows
     from sfumato.learning.recipes.loading import PATE, load_run
 
@@ -133,7 +144,7 @@ def _run(
         source = request["source"]
         said = source["declared"]
         known = None if said is None else Declaration.from_dict(said)
-        loaded = load_dataset(source["data"], known, source["test"])
+        loaded = _of_classes(source["data"], known, source["test"])
     target = Target.of_module(run.model, str(path))
     if run.record.method == PATE:
         seen = _taught(run.folder, run.recipe, loaded)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato.cli.audit_erm import audit_erm_run, erm
+from sfumato.cli.audit_labels import audit_label_run, labels
 from sfumato.cli.audit_mechanism import mechanism
-from sfumato.cli.audit_pate import audit_pate_run, pate
+from sfumato.cli.audit_pate import audit_pate_run, pate, tell_noise
 from sfumato.cli.options import AsJson, Plot
 from sfumato.cli.output import console, plain_table, print_json, working
 from sfumato.core.guarantee import round_down
@@ -16,6 +20,7 @@ from sfumato.core.guarantee import round_down
 if TYPE_CHECKING:
     from sfumato.audit.claims import Result
     from sfumato.audit.findings import Finding
+    from sfumato.audit.label_noise import NoiseFinding
     from sfumato.learning.runs import RunFolder
 
 __all__ = ["app"]
@@ -24,6 +29,8 @@ app = typer.Typer(help="Test guarantees by attack: lower bounds on epsilon, besi
 
 app.command()(mechanism)
 app.command()(pate)
+app.command()(erm)
+app.command()(labels)
 
 Confidence = Annotated[float, typer.Option(help="Of the whole procedure, searches included.")]
 _AUDIT = "audit.json"
@@ -34,13 +41,21 @@ def audit(
     context: typer.Context,
     run: Annotated[
         Path | None,
-        typer.Option(help="A finished run with canaries (train ... --canaries), or of PATE."),
+        typer.Option(
+            help="A finished run with canaries (train ... --canaries), or of PATE, label-dp or erm."
+        ),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Of a run of label-dp begun in Python: its data.")
+    ] = None,
+    declared: Annotated[
+        Path | None, typer.Option(help="What is public about data of your own.")
     ] = None,
     analysis: Annotated[
         str | None,
         typer.Option(
-            help="guesses: for every (epsilon, delta); gaussian: tighter, for Gaussian noise, and "
-            "not for PATE, whose labels are not Gaussian. Default: guesses."
+            help="Of canaries. guesses: for every (epsilon, delta); gaussian: tighter, for "
+            "Gaussian noise. Default: guesses."
         ),
     ] = None,
     games: Annotated[
@@ -51,8 +66,10 @@ def audit(
 ) -> None:
     """Audits a finished run by its canaries, or whatever a subcommand names.
 
-    A run of PATE needs none: its votes are in the curator's folder. One vote is moved in every
-    question, and answers to both are drawn anew.
+    Three kinds of runs need none. PATE: its votes are in the curator's folder; one vote is moved in
+    every question, answers to both are drawn anew, and the noise is played by itself. Label-dp: its
+    reports, which are there as well, are counted against the true labels. Erm: one release shows
+    nothing of its noise; the same way is audited on a made-up table.
 
     Examples:
     sfumato audit --run runs/audited
@@ -64,28 +81,56 @@ def audit(
     if run is None:
         raise ValueError("run must be given (--run runs/a), or a subcommand: see --help")
     with working("auditing"):
-        finding = _audited_run(run, analysis, confidence, games)
+        found = _audited_run(run, analysis, confidence, games, data, declared)
     if as_json:
-        print_json(_kept(finding))
-    else:
-        _tell(f"The run in {run}", finding)
+        print_json(found.to_dict())
+        return
+    _tell(f"The run in {run}", found.finding)
+    if found.noise:
+        tell_noise(dict(found.noise))
 
 
-def _audited_run(run: Path, analysis: str | None, confidence: float, games: int) -> Finding:
-    from sfumato.learning.recipes.loading import PATE
+@dataclass(frozen=True)
+class _Audited:
+    """What an audit of a run found; of PATE, also of its noise."""
+
+    finding: Finding
+    noise: Mapping[str, NoiseFinding] = field(default_factory=dict[str, "NoiseFinding"])
+
+    def to_dict(self) -> dict[str, Any]:
+        noise = {name: found.to_dict() for name, found in self.noise.items()}
+        return (
+            self.finding.to_dict()
+            | ({"noise": noise} if noise else {})
+            | ({"channel": "curator"} if self.finding.private else {})
+        )
+
+
+def _audited_run(
+    run: Path,
+    analysis: str | None,
+    confidence: float,
+    games: int,
+    data: str | None,
+    declared: Path | None,
+) -> _Audited:
+    from sfumato.learning.recipes.loading import ERM, LABEL_DP, PATE
     from sfumato.learning.runs import RunFolder
 
     folder = RunFolder(run)
-    if folder.record()["method"] == PATE:
-        finding = audit_pate_run(folder, games, confidence, analysis)
+    method = folder.record()["method"]
+    if data is not None and method != LABEL_DP:
+        raise ValueError(f"data must be left out for a run of {method}, whose audit reads none")
+    if method == PATE:
+        found = _Audited(*audit_pate_run(folder, games, confidence, analysis))
+    elif method == LABEL_DP:
+        found = _Audited(audit_label_run(folder, confidence, analysis, data, declared))
+    elif method == ERM:
+        found = _Audited(audit_erm_run(folder, confidence, analysis))
     else:
-        finding = _by_canaries(folder, analysis or "guesses", confidence)
-    folder.write_curator(_AUDIT, _kept(finding))
-    return finding
-
-
-def _kept(finding: Finding) -> dict[str, Any]:
-    return finding.to_dict() | ({"channel": "curator"} if finding.private else {})
+        found = _Audited(_by_canaries(folder, analysis or "guesses", confidence))
+    folder.write_curator(_AUDIT, found.to_dict())
+    return found
 
 
 def _by_canaries(folder: RunFolder, analysis: str, confidence: float) -> Finding:

@@ -34,6 +34,7 @@ __all__ = [
     "audit_student",
     "label_law_of",
     "pate",
+    "tell_noise",
     "telling_votes",
     "worst_votes",
 ]
@@ -319,8 +320,12 @@ def _played(
 
 def audit_pate_run(
     folder: RunFolder, games: int, confidence: float, analysis: str | None
-) -> Finding:
-    """The same with a run's own votes, one of them moved in every question. The curator's."""
+) -> tuple[Finding, dict[str, NoiseFinding]]:
+    """The same with a run's own votes, one of them moved in every question. The curator's.
+
+    And the noise of its aggregator, on votes that are made up, as :func:`audit_noise` has it: that
+    tells nothing of the run's votes. The confidence is that of all of it together.
+    """
     import numpy as np
 
     if analysis not in (None, "guesses"):
@@ -347,9 +352,11 @@ def audit_pate_run(
     by_law = audit_label_law(
         *(law(_sure_to_be_asked(plan, table)) for table in tables), claim=plan.guarantee
     )
-    found = audit_answers(plan, tables, games=games, confidence=confidence, opinion=opinion)
+    each = 1 - (1 - confidence) / (2 + plan.aggregator.asks_first)
+    found = audit_answers(plan, tables, games=games, confidence=each, opinion=opinion)
     facts = {**found.facts, "questions": len(tables[0]), "epsilon_by_law": by_law.epsilon}
-    return replace(found, private=True, facts=facts)
+    noise = audit_noise(plan, games=games, confidence=each)
+    return replace(found, private=True, facts=facts), noise
 
 
 # --- what is said -------------------------------------------------------------------------------
@@ -367,6 +374,11 @@ def _tell(plan: AnswerPlan, found: dict[str, Finding], noise: dict[str, NoiseFin
             _word(finding),
         )  # fmt: skip
     console().print(table)
+    tell_noise(noise)
+
+
+def tell_noise(noise: dict[str, NoiseFinding]) -> None:
+    """One line for each noise."""
     sure = ", ".join({f"{finding.game.confidence:.4g}" for finding in noise.values()})
     table = plain_table(f"Its noise, played with many votes moved ({sure} sure)")
     for name in ("noise of", "declared", "at most", "as of epsilon", "finds below", "verdict"):

@@ -11,6 +11,7 @@ import typer
 
 from sfumato import __version__
 from sfumato.cli import account, attack, audit, calibrate, data, ledger, query, train
+from sfumato.cli.compare import compare
 from sfumato.cli.demo import demo
 from sfumato.cli.output import console
 from sfumato.cli.report import report
@@ -32,6 +33,7 @@ app.add_typer(ledger.app, name="ledger")
 app.add_typer(query.app, name="query")
 app.add_typer(data.app, name="data")
 app.add_typer(train.app, name="train")
+app.command("compare")(compare)
 app.command("report")(report)
 app.command("demo")(demo)
 

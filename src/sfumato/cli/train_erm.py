@@ -15,6 +15,7 @@ from sfumato.cli.train_options import (
     Source,
     Watched,
     declaration_at,
+    declares_numbers,
     device_called,
     loaded_data,
     named_values,
@@ -33,7 +34,13 @@ __all__ = ["erm"]
 _PRIVACY, _MODEL, _RUN = "Privacy", "Data and model", "Run"
 _CHANGES = (
     "epsilon", "delta", "way", "model", "neighbours", "unit", "regularisation", "norm", "width",
+    "alpha", "threshold",
 )  # fmt: skip
+_TUNED = {"regularisation", "norm", "width", "features", "alpha", "threshold"}
+_DEFAULTS = (
+    "sfumato's defaults, chosen on public data",
+    "sfumato's defaults, which follow from public facts",
+)  # of classes, and of numbers
 
 
 def erm(
@@ -52,9 +59,18 @@ def erm(
     unit: Budget.Unit = None,
     way: Annotated[
         str | None,
-        option(_PRIVACY, "objective (default), output, functional, sgd or input."),
+        option(
+            _PRIVACY,
+            "objective (default for classes), functional (for numbers), output, sgd or input.",
+        ),
     ] = None,
-    model: Annotated[str | None, option(_MODEL, "logistic (default) or svc.")] = None,
+    model: Annotated[
+        str | None,
+        option(
+            _MODEL,
+            "logistic (default) or svc; where labels are numbers, regression (default) or ridge.",
+        ),
+    ] = None,
     features: Annotated[
         str | None, option(_MODEL, "none (default), scattering or network; public ones only.")
     ] = None,
@@ -66,6 +82,15 @@ def erm(
         float | None, option(_MODEL, "Rows of this length become 1 long; 1: all of them do.")
     ] = None,
     width: Annotated[float | None, option(_MODEL, "Of svc's rounded hinge; 0.5.")] = None,
+    alpha: Annotated[float | None, option(_MODEL, "The penalty of ridge; 1.")] = None,
+    threshold: Annotated[
+        float | None,
+        option(
+            _MODEL,
+            "Of numbers, by ways other than functional and input: beyond so many halves of the "
+            "labels' range an error counts linearly; 1.",
+        ),
+    ] = None,
     tuned_on: Chosen.TunedOn = None,
     like: Chosen.Like = None,
     ledger: Annotated[str | None, option(_PRIVACY, "Charge this ledger first.")] = None,
@@ -78,13 +103,16 @@ def erm(
     progress: Watched.Progress = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learns a linear classifier by one private release: the first thing to try on a table.
+    """Learns a linear model by one private release: the first thing to try on a table.
 
     Examples:
     sfumato train erm --data labsup --epsilon 1 --out runs/erm
 
     sfumato train erm --data patients.csv --declared patients.toml --epsilon 1
     --ledger privacy.db --dataset patients --out runs/patients
+
+    sfumato train erm --data wages.csv --declared wages.toml --epsilon 1 --model regression
+    --out runs/wages
 
     sfumato train erm --data mnist --rows 6000 --epsilon 3 --features scattering --out runs/pictures
 
@@ -94,7 +122,7 @@ def erm(
     found = declaration_at(declared)
     recipe, rows = (_recipe(found, said), rows) if like is None else _like(like, said)
     with working("reading the data"):
-        loaded = loaded_data(data, found, test, rows)
+        loaded = loaded_data(data, found, test, rows, numbers=True)
     columns = _columns(found)
     if dry_run:
         from sfumato.learning.erm.training import planned
@@ -127,7 +155,7 @@ def _columns(declared: Declaration | None) -> Features | None:
 
 
 def _recipe(declared: Declaration | None, said: dict[str, Any]) -> ErmRecipe:
-    from sfumato.learning.erm.recipe import ErmRecipe
+    from sfumato.learning.erm.recipe import REGRESSIONS, ErmRecipe
     from sfumato.learning.features import FeatureMap
 
     if said["epsilon"] is None:
@@ -135,6 +163,8 @@ def _recipe(declared: Declaration | None, said: dict[str, Any]) -> ErmRecipe:
     given = {name: said[name] for name in _CHANGES if said[name] is not None}
     if declared is not None:
         given.setdefault("unit", declared.unit)
+    if declares_numbers(declared):
+        given.setdefault("model", "regression")
     if said["features"] is not None:
         options = named_values("feature-option", said["feature_option"])
         try:
@@ -143,8 +173,8 @@ def _recipe(declared: Declaration | None, said: dict[str, Any]) -> ErmRecipe:
             raise ValueError(f"--feature-option must suit {said['features']!r}: {error}") from None
     if said["tuned_on"] is not None:
         given["origin"] = said["tuned_on"]
-    elif not {"regularisation", "norm", "width", "features"} & set(given):
-        given["origin"] = "sfumato's defaults, chosen on public data"
+    elif not _TUNED & set(given):
+        given["origin"] = _DEFAULTS[given.get("model") in REGRESSIONS]
     return ErmRecipe(**given)
 
 
@@ -192,23 +222,37 @@ def _tell_plan(way: Way, recipe: ErmRecipe, as_json: bool) -> None:
     console().print(table)
 
 
+def _results(trained: ErmTrained) -> dict[str, Any]:
+    """What was measured on the test set: accuracy, or errors of numbers."""
+    if trained.record.facts["data"].get("target_bounds") is None:
+        return {"accuracy": trained.accuracy}
+    return {} if trained.errors is None else trained.errors.to_dict()
+
+
 def _tell(trained: ErmTrained, seconds: float, as_json: bool) -> None:
+    from sfumato.reports.facts import amount_text
+
     record, folder = trained.record, trained.folder
     plan = record.parameters["plan"]
     if as_json:
         shown = record.guarantee.to_dict() | {"out": str(folder.path), "private": record.private}
         shown |= {"way": plan["way"], "regularisation": plan["regularisation"]}
         if trained.accuracy_is_public:
-            shown["accuracy"] = trained.accuracy
+            shown |= _results(trained)
         print_json(shown)
         return
     table = plain_table(f"Learnt in {seconds:.1f} s")
     table.add_column("", no_wrap=True)
     table.add_column("")
     table.add_row("guarantee", str(record.guarantee))
+    eyes = "" if trained.accuracy_is_public else " (on private rows: for your eyes only)"
     if trained.accuracy is not None:
-        eyes = "" if trained.accuracy_is_public else " (on private rows: for your eyes only)"
         table.add_row("test accuracy", f"{100 * trained.accuracy:.2f} %{eyes}")
+    if trained.errors is not None:
+        errors = trained.errors
+        share = "" if errors.r_squared is None else f", R squared {errors.r_squared:.3f}"
+        table.add_row("test error", f"{amount_text(errors.root_mean_squared)}{share}{eyes}")
+        table.add_row("always the middle", f"{amount_text(errors.of_the_middle)}{eyes}")
     table.add_row("way", plan["way"])
     table.add_row("hyper-parameters", record.facts["tuning"])
     table.add_row("public", f"{folder.record_file}, {folder.model_file.name}")

@@ -22,6 +22,7 @@ __all__ = [
     "Source",
     "Watched",
     "declaration_at",
+    "declares_numbers",
     "device_called",
     "loaded_data",
     "make_recipe",
@@ -330,13 +331,31 @@ def declaration_at(path: Path | None) -> Declaration | None:
 
 
 def loaded_data(
-    source: str, declared: Declaration | None, test: str | None, rows: int | None
+    source: str,
+    declared: Declaration | None,
+    test: str | None,
+    rows: int | None,
+    *,
+    numbers: bool = False,
 ) -> Dataset:
-    """What is at ``source``, or its first ``rows``."""
+    """What is at ``source``, or its first ``rows``.
+
+    Raises:
+        ValueError: for labels that are declared to be numbers, unless ``numbers`` says that they
+            may be: before anything is read.
+    """
     from sfumato.data import load_dataset
+    from sfumato.data.examples import refuse_numbers
     from sfumato.data.first_rows import first_rows
 
+    if declares_numbers(declared) and not numbers:
+        refuse_numbers()
     return first_rows(load_dataset(source, declared, test), rows)
+
+
+def declares_numbers(declared: Declaration | None) -> bool:
+    """Whether labels are declared to be numbers."""
+    return declared is not None and getattr(declared.declared, "label_bounds", None) is not None
 
 
 def device_called(name: str) -> str:

@@ -12,7 +12,9 @@
     categories = ["yes", "no"]
     default = "no"
 
-The same can be written as JSON. Pictures have ``shape = [32, 32, 1]`` instead of label and columns.
+The same can be written as JSON. A label that is a number has ``label_bounds = [0, 100]`` instead of
+classes, and may have ``default_label`` for one that is missing. Pictures have
+``shape = [32, 32, 1]`` instead of label and columns.
 A declaration is made without looking at the rows, and nothing of it is compared with them: a number
 of records that is not the true one is no error, since the true one may be private.
 
@@ -42,7 +44,7 @@ class Declaration:
     """What is public about data of one's own.
 
     Attributes:
-        declared: its columns or pictures, and its classes.
+        declared: its columns or pictures, and its labels.
         records: how many records there are to train on, as one may say in public.
         owner: for tables the column that says whose a row is; None if every row is a unit of its
             own. Rows whose owner is missing are never trained on.

@@ -10,6 +10,9 @@
     ... )
     >>> patients.shape
     (3,)
+    >>> wages = Features(columns=patients.columns, label="wage", label_bounds=(0, 60))
+    >>> wages.labels(["12.5", 1000, "unknown"]).tolist()
+    [12.5, 60.0, 30.0]
 
 Ranges, categories and classes come from what is known of the data in public, such as a form's
 answers or a sensor's range, and are never measured: the largest value in a table is somebody's.
@@ -28,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.core import validation
+from sfumato.data.examples import checked_bounds
 from sfumato.data.facts import Column
 from sfumato.data.values import category, matched, numbers_of, positions
 
@@ -36,24 +40,32 @@ __all__ = ["Features", "Pictures"]
 
 @dataclass(frozen=True)
 class Features:
-    """Rows of a table, as numbers between 0 and 1 and a class.
+    """Rows of a table, as numbers between 0 and 1 and a class, or a number to learn.
 
     A number is clipped to its column's range, which is then stretched to 0 to 1; what is missing
     or no number becomes the column's default, or the middle of the range. A category becomes one
     place for each that was declared, with a 1 in its own; what is none of them becomes the
     default, or zeros only. A label that is no declared class becomes ``default_class``.
 
+    Either ``classes`` or ``label_bounds`` is declared. With the latter a label is a number: one
+    that is outside is moved to the nearer end, and what is no finite number becomes
+    ``default_label``, or the middle.
+
     Attributes:
         columns: what to learn from, each with a range or with categories.
-        label: the column of the classes.
+        label: the column of the classes, or of the numbers.
         classes: what is in it.
         default_class: one of the classes; None is the first.
+        label_bounds: instead of classes: the least and the greatest number that a label may be.
+        default_label: one of those numbers; None is the middle.
     """
 
     columns: tuple[Column, ...]
     label: str
-    classes: tuple[Any, ...]
+    classes: tuple[Any, ...] = ()
     default_class: Any = None
+    label_bounds: tuple[float, float] | None = None
+    default_label: float | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.columns, Column) or not self.columns:
@@ -65,7 +77,31 @@ class Features:
         names = [column.name for column in self.columns] + [self.label]
         if len(set(names)) < len(names):
             validation.fail("columns", "of different names, and none the label", tuple(names))
+        if self.label_bounds is not None:
+            self._check_numbers(self.label_bounds)
+            return
+        if self.default_label is not None:
+            raise ValueError(
+                f"default_label must be left out without label_bounds, got {self.default_label!r}: "
+                "where labels are classes there is default_class"
+            )
         object.__setattr__(self, "classes", _check_classes(self.classes, self.default_class))
+
+    def _check_numbers(self, bounds: object) -> None:
+        """What is declared of labels that are numbers."""
+        for name, value in (("classes", self.classes), ("default_class", self.default_class)):
+            if value is not None and not (isinstance(value, tuple) and not value):
+                raise ValueError(
+                    f"{name} must be left out with label_bounds, got {value!r}: a label is one of "
+                    "the classes, or a number"
+                )
+        lower, upper = checked_bounds("label_bounds", bounds)
+        object.__setattr__(self, "label_bounds", (lower, upper))
+        if self.default_label is not None:
+            default = validation.finite("default_label", self.default_label)
+            if not lower <= default <= upper:
+                validation.fail("default_label", f"between {lower:g} and {upper:g}", default)
+            object.__setattr__(self, "default_label", default)
 
     @property
     def shape(self) -> tuple[int]:
@@ -101,8 +137,13 @@ class Features:
                 at += 1
         return made
 
-    def labels(self, values: Sequence[Any] | NDArray) -> NDArray[np.int64]:
-        """The number of each row's class."""
+    def labels(self, values: Sequence[Any] | NDArray) -> NDArray[Any]:
+        """The number of each row's class, or each row's number; a total function of each row."""
+        if self.label_bounds is not None:
+            lower, upper = self.label_bounds
+            default = lower / 2 + upper / 2 if self.default_label is None else self.default_label
+            numbers = numbers_of(values)
+            return np.clip(np.where(np.isfinite(numbers), numbers, default), lower, upper)
         return matched(values, self.classes, _default_class(self.classes, self.default_class))
 
 

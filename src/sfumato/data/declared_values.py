@@ -17,12 +17,13 @@ from sfumato.data.values import category
 __all__ = ["OTHER_KEYS", "declared_from_dict", "declared_to_dict"]
 
 OTHER_KEYS = ("records", "owner", "unit", "rows_per_owner", "owners", "public_test")
-"""What a declaration says beside its columns or pictures and its classes."""
+"""What a declaration says beside its columns or pictures and its labels."""
 
 
 _COLUMN = ("lower", "upper", "categories", "default", "meaning")
 _CLASSES = ("classes", "default_class")
-_FEATURES = ("label", "columns", *_CLASSES)
+_NUMBERS = ("label_bounds", "default_label")
+_FEATURES = ("label", "columns", *_CLASSES, *_NUMBERS)
 _PICTURES = ("shape", "default_value", *_CLASSES)
 
 
@@ -40,25 +41,49 @@ def declared_from_dict(said: Mapping[str, Any]) -> Features | Pictures:
     known = _PICTURES if "shape" in said else _FEATURES
     _check_keys("", said, (*known, *OTHER_KEYS))
     parts: dict[str, Any] = {key: said[key] for key in known if key in said}
-    for key in ("classes", *(() if "shape" in said else ("label",))):
-        if key not in said:
-            raise ValueError(f"a declaration must have {key}, got none")
-    parts["classes"] = _values("classes", said["classes"])
+    _check_labels(said)
+    if "classes" in said:
+        parts["classes"] = _values("classes", said["classes"])
     if "shape" in said:
         return Pictures(**parts)
     parts["columns"] = _columns(said["columns"])
     return Features(**parts)
 
 
+def _check_labels(said: Mapping[str, Any]) -> None:
+    """Raises unless it is said what the labels are, in one way."""
+    if "shape" in said:
+        if "classes" not in said:
+            raise ValueError("a declaration must have classes, got none")
+        return
+    if "label" not in said:
+        raise ValueError("a declaration must have label, got none")
+    if ("classes" in said) == ("label_bounds" in said):
+        raise ValueError(
+            "a declaration must have classes, or label_bounds = [LOWER, UPPER] for a label that is "
+            f"a number, got {'both' if 'classes' in said else 'neither'}"
+        )
+
+
 def declared_to_dict(declared: Features | Pictures) -> dict[str, Any]:
     """The keys and values that :func:`declared_from_dict` reads back."""
-    said: dict[str, Any] = {"classes": [_written(c) for c in declared.classes]}
-    if declared.default_class is not None:
-        said["default_class"] = _written(declared.default_class)
+    said = _labels_to_dict(declared)
     if isinstance(declared, Pictures):
         return said | {"shape": list(declared.shape), "default_value": declared.default_value}
     columns = {column.name: _column_to_dict(column) for column in declared.columns}
     return said | {"label": declared.label, "columns": columns}
+
+
+def _labels_to_dict(declared: Features | Pictures) -> dict[str, Any]:
+    if isinstance(declared, Features) and declared.label_bounds is not None:
+        said: dict[str, Any] = {"label_bounds": list(declared.label_bounds)}
+        if declared.default_label is not None:
+            said["default_label"] = declared.default_label
+        return said
+    said = {"classes": [_written(c) for c in declared.classes]}
+    if declared.default_class is not None:
+        said["default_class"] = _written(declared.default_class)
+    return said
 
 
 def _columns(said: object) -> tuple[Column, ...]:

@@ -3,6 +3,7 @@
     import sfumato as sf
 
     data = sf.load_own("patients.parquet", sf.Features(columns=..., label=..., classes=...))
+    data = sf.load_own("wages.csv", sf.Features(columns=..., label=..., label_bounds=(0, 60)))
     data = sf.load_own("scans/", sf.Pictures(shape=(32, 32, 1), classes=("healthy", "ill")))
     data = sf.load_own("clinic:read_scans", sf.Pictures(...))  # function read_scans of clinic.py
 
@@ -66,6 +67,7 @@ def load_own(
     """
     whole = declaration_of(declared)
     declared = whole.declared
+    numbers = declared.label_bounds if isinstance(declared, Features) else None
     train, inner_test, owners = _read(source, declared, whole.owner)
     tested = inner_test if test is None else _read(test, declared)[0]
     called = _called(source)
@@ -80,6 +82,7 @@ def load_own(
         owners=owners,
         public_size=whole.public_size,
         test_is_public=whole.public_test,
+        target_bounds=numbers,
     )
 
 
@@ -124,7 +127,7 @@ def _featured(table: dict[str, Any], declared: Features, owner: str | None) -> _
 def _none(declared: Features | Pictures) -> Examples:
     if isinstance(declared, Pictures):
         return Examples(declared.blank(0), np.zeros(0, np.int64))
-    return Examples(np.zeros((0, *declared.shape), np.float32), np.zeros(0, np.int64))
+    return Examples(np.zeros((0, *declared.shape), np.float32), declared.labels(()))
 
 
 def _of_function(

@@ -27,6 +27,13 @@ from sfumato.reports.documents import (
     Table,
     recorded,
 )
+from sfumato.reports.erm_facts import (
+    error_cell,
+    errors,
+    is_erm,
+    result_heading,
+    tells_numbers,
+)
 from sfumato.reports.facts import NotOnRecord, Sources, delta_text, per_cent_text
 from sfumato.reports.label_facts import is_label_dp
 from sfumato.reports.pate_facts import is_pate, published_cost
@@ -186,10 +193,13 @@ def _again(sources: Sources) -> list[Block]:
 def _accuracy(sources: Sources) -> list[Block]:
     test = sources.fact(_TEST_SET)
     if not _may_be_told(sources):
-        return [Paragraph(("No accuracy may be told in public. Test set: ", test, "."))]
+        what = "error" if tells_numbers(sources) else "accuracy"
+        return [Paragraph((f"No {what} may be told in public. Test set: ", test, "."))]
+    if tells_numbers(sources):
+        return errors(sources, test)
     fact = sources.fact(_ACCURACY, per_cent_text)
     text = Paragraph(("Right on ", fact, " of its test set (", test, ")."))
-    if is_pate(sources) or is_label_dp(sources):
+    if is_pate(sources) or is_label_dp(sources) or is_erm(sources):  # no learning curve
         return [text]
     return [text, *recorded(lambda: _learning_curve(sources, float(fact.value)))]
 
@@ -220,7 +230,8 @@ def _learning_curve(sources: Sources, final: float) -> list[Block]:
 
 def _overview(runs: Sequence[PublicRun]) -> Section:
     rows: list[Sequence[Cell]] = [_overview_row(run) for run in runs]
-    headings = ("run", "epsilon", "delta", "protects", "accuracy on its test set")
+    results = result_heading([run.sources for run in runs])
+    headings = ("run", "epsilon", "delta", "protects", results)
     return Section("At a glance", [Table(headings, rows)])
 
 
@@ -238,8 +249,13 @@ def _overview_row(run: PublicRun) -> tuple[Cell, ...]:
         except NotOnRecord:
             return "not on record"
 
+    if not _may_be_told(sources):
+        result: Cell = "not told"
+    elif tells_numbers(sources):
+        result = error_cell(sources, f"{RECORD}#/facts")
+    else:
+        result = cell(_ACCURACY, per_cent_text)
     return (
         run.name, epsilon, cell(f"{at}/delta", delta_text),
-        cell(f"{at}/unit", lambda unit: f"one {unit}"),
-        cell(_ACCURACY, per_cent_text) if _may_be_told(sources) else "not told",
+        cell(f"{at}/unit", lambda unit: f"one {unit}"), result,
     )  # fmt: skip

@@ -26,6 +26,7 @@ from sfumato.reports.documents import (
     recorded,
 )
 from sfumato.reports.drawing import as_label
+from sfumato.reports.erm_facts import error_cell, result_heading, tells_numbers
 from sfumato.reports.facts import (
     Fact,
     NotOnRecord,
@@ -81,14 +82,18 @@ def curator_report(
 ) -> Document:
     """Several runs side by side, and the card of each."""
     named = {run.name: run.sources for run in runs}
-    parts = (
+    of_classes = {name: one for name, one in named.items() if not tells_numbers(one)}
+    parts = [
         ("At a glance", lambda: _overview(runs)),
         ("What privacy costs", lambda: _accuracies(runs)),
-        ("Who was trained on?", lambda: findings.memberships(named)),
-        ("The most exposed", lambda: findings.most_exposed(named)),
-        ("What does a class look like?", lambda: findings.inversions(named)),
-        ("Is the promise kept?", lambda: findings.audits(named)),
-    )
+    ]
+    if of_classes or not runs:  # attacks are made for classes
+        parts += [
+            ("Who was trained on?", lambda: findings.memberships(of_classes)),
+            ("The most exposed", lambda: findings.most_exposed(of_classes)),
+            ("What does a class look like?", lambda: findings.inversions(of_classes)),
+        ]
+    parts.append(("Is the promise kept?", lambda: findings.audits(named)))
     sections = [Section(heading, recorded(make)) for heading, make in parts]
     taught = {name: sources for name, sources in named.items() if is_pate(sources)}
     if taught:
@@ -106,8 +111,9 @@ def curator_report(
 def _overview(runs: Sequence[CuratorRun]) -> list[Block]:
     rows: list[Sequence[Cell]] = [_overview_row(run.name, run.sources) for run in runs]
     headings = (
-        "run", "epsilon claimed", "accuracy on its test set", "strongest attack", "its AUC",
-        "members found at one false alarm in a hundred", "audited, epsilon at least",
+        "run", "epsilon claimed", result_heading([run.sources for run in runs]),
+        "strongest attack", "its AUC", "members found at one false alarm in a hundred",
+        "audited, epsilon at least",
     )  # fmt: skip
     note = (
         "The strongest attack is that which surely finds the most members at one false alarm in "
@@ -139,10 +145,15 @@ def _overview_row(name: str, sources: Sources) -> tuple[Cell, ...]:
             )  # fmt: skip
         except NotOnRecord:
             pass
+    if tells_numbers(sources):
+        attack = ("none is made for numbers", "", "")
+        result = error_cell(sources, f"{RECORD}#/facts", f"{_RESULTS}#")
+    else:
+        result = _accuracy(sources)
     if promises_something(sources) is False:
-        return (name, "none", _accuracy(sources), *attack, "nothing is claimed")
+        return (name, "none", result, *attack, "nothing is claimed")
     audited = cell(f"{findings.AUDIT}#/epsilon_at_least", at_least_text)
-    return (name, claimed(sources), _accuracy(sources), *attack, audited)
+    return (name, claimed(sources), result, *attack, audited)
 
 
 def _accuracy(sources: Sources) -> Cell:
@@ -161,11 +172,13 @@ def _accuracy(sources: Sources) -> Cell:
 
 
 def _accuracies(runs: Sequence[CuratorRun]) -> list[Block]:
-    """Accuracy against epsilon, over the runs."""
+    """Accuracy against epsilon, over the runs that have one."""
+    if runs and all(tells_numbers(run.sources) for run in runs):
+        return [Paragraph("Errors of numbers are at a glance, and not drawn.", "note")]
     known = [
         (run.name, run.sources, accuracy)
         for run in runs
-        if isinstance(accuracy := _accuracy(run.sources), Fact)
+        if not tells_numbers(run.sources) and isinstance(accuracy := _accuracy(run.sources), Fact)
     ]
     series: dict[str, list[tuple[float, float, float | None]]] = {}
     baselines: list[float] = []

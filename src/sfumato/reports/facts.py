@@ -31,6 +31,7 @@ __all__ = [
     "Fact",
     "NotOnRecord",
     "Sources",
+    "amount_text",
     "at_least_text",
     "at_most_text",
     "delta_text",
@@ -214,6 +215,17 @@ def number_text(value: float) -> str:
     if value != 0 and not 1e-3 <= abs(value) < 1e6:
         return f"{value:.3g}"
     return f"{value:.4g}"
+
+
+def amount_text(value: float) -> str:
+    """To four digits, in the way that amounts of something are written.
+
+    >>> amount_text(3.95898), amount_text(12345.6), amount_text(0.0)
+    ('3.959', '12,346', '0')
+    """
+    if value == 0 or not 1e-3 <= abs(value) < 1e15:
+        return f"{value:.4g}"
+    return f"{value:,.{max(0, 3 - math.floor(math.log10(abs(value))))}f}"
 
 
 def epsilon_text(value: float | str) -> str:

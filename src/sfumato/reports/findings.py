@@ -343,7 +343,7 @@ def audits(runs: Named) -> list[Block]:
             claim = run.fact(f"{AUDIT}#/claim/epsilon", epsilon_text)
             blocks += _audited(name, run, found, claim)
         except NotOnRecord as missing:
-            remedy = "Only runs with canaries can be audited (sfumato train ... --canaries)."
+            remedy = "Runs of DP-SGD need canaries to be audited (sfumato train ... --canaries)."
             blocks.append(_absent(missing, "audit", name, remedy))
             continue
         at_least, at_most = float(found.value), float(claim.value)
@@ -357,7 +357,7 @@ def audits(runs: Named) -> list[Block]:
         blocks.insert(0, Picture(figure, alt, ", ".join(used)))
         note = (
             "An audit can refute a claim and cannot prove one: an attacker may do better than "
-            "the canaries show."
+            "was tried."
         )
         blocks.append(Paragraph(note, "note"))
     return blocks
@@ -367,8 +367,7 @@ def _audited(name: str, run: Sources, found: Fact, claim: Fact) -> list[Block]:
     verdict = run.fact(f"{AUDIT}#/verdict")
     said = (
         name, ": epsilon is at least ", found, ", and ", claim, " is claimed (confidence ",
-        run.fact(f"{AUDIT}#/confidence", number_text), ", ",
-        run.fact(f"{AUDIT}#/facts/canaries"), " canaries). Verdict: ", verdict, ".",
+        run.fact(f"{AUDIT}#/confidence", number_text), *_by_what(run), "). Verdict: ", verdict, ".",
     )  # fmt: skip
     blocks: list[Block] = [Paragraph(said, "plain" if verdict.value == "consistent" else "warning")]
     recorded, audited = f"{_RECORD}/epsilon", f"{AUDIT}#/claim/epsilon"
@@ -379,6 +378,16 @@ def _audited(name: str, run: Sources, found: Fact, claim: Fact) -> list[Block]:
         )  # fmt: skip
         blocks.append(Paragraph(text, "warning"))
     return blocks
+
+
+def _by_what(run: Sources) -> tuple[str | Fact, ...]:
+    """What an audit went by: a run's canaries, or what else its method leaves."""
+    for fact, words in (("canaries", " canaries"), ("games", " games"), ("rows", " reports")):
+        if run.has(f"{AUDIT}#/facts/{fact}"):
+            return ", ", run.fact(f"{AUDIT}#/facts/{fact}"), words
+    if run.has(f"{AUDIT}#/facts/what"):
+        return "; ", run.fact(f"{AUDIT}#/facts/what")
+    return ()
 
 
 def _channels_last(images: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from sfumato.reports.documents import Block, Code, Table
+from sfumato.reports.erm_facts import erm_rows, is_erm
 from sfumato.reports.facts import Sources, number_text, pointer
 from sfumato.reports.label_facts import is_label_dp, label_rows
 from sfumato.reports.pate_facts import is_pate, pate_extras, pate_rows, student_rows
@@ -70,7 +71,7 @@ def method(sources: Sources) -> list[Block]:
         if is_label_dp(sources):
             label_rows(rows)
         _accounted(rows)
-        _network_rows(rows)
+        (erm_rows if is_erm(sources) else _network_rows)(rows)
     rows.add("hyper-parameters", f"{_FACTS}/tuning")
     rows.add("test set", f"{_FACTS}/test_set")
     if not is_pate(sources):

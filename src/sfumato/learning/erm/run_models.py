@@ -1,4 +1,4 @@
-"""A run's model as a module: features, scaled rows, scores. Public, as its weights are."""
+"""A run's model as a module: features, scaled rows, what they tell. Public, as its weights are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sfumato.learning.erm.rows import RowScaling
 from sfumato.learning.recipes.inputs import input_shape
 from sfumato.learning.runs.folder import RunFolder
 
-__all__ = ["LinearScores", "read_linear"]
+__all__ = ["LinearNumbers", "LinearScores", "read_linear"]
 
 
 class LinearScores(nn.Module):
@@ -40,13 +40,40 @@ class LinearScores(nn.Module):
         return rows / rows.norm(dim=1, keepdim=True).clamp(min=1.0) @ self.weight
 
 
+class LinearNumbers(nn.Module):
+    """Numbers within declared bounds from features, each row scaled as it was for learning.
+
+    Args:
+        scaling: of the rows.
+        bounds: of the numbers.
+    """
+
+    def __init__(self, scaling: RowScaling, bounds: tuple[float, float]) -> None:
+        super().__init__()
+        self.linear, self.bounds = LinearScores(scaling, 1), bounds
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """(n,) numbers in the labels' own units, never outside their bounds."""
+        low, high = self.bounds
+        between = self.linear(inputs)[:, 0].double().clamp(-1.0, 1.0)
+        return torch.clamp(low / 2 + high / 2 + between * (high - low) / 2, low, high)
+
+
 def read_linear(folder: RunFolder) -> tuple[ErmRecipe, nn.Module]:
-    """How it was learnt, and the model: from inputs in [0, 1], channels first, to scores."""
+    """How it was learnt, and the model: from inputs in [0, 1], channels first, to what it tells.
+
+    That is (n, classes) scores, or (n,) numbers in the labels' own units.
+    """
     record = Record.from_dict(folder.record())
     recipe = ErmRecipe.from_dict(record.parameters["recipe"])
     facts = record.facts["data"]
     features = recipe.features.build(input_shape(tuple(facts["shape"])))
     scaling = RowScaling.from_dict(record.parameters["plan"]["scaling"])
-    model = nn.Sequential(features, LinearScores(scaling, len(facts["classes"])))
+    if recipe.of_numbers:
+        low, high = facts["target_bounds"]
+        told: nn.Module = LinearNumbers(scaling, (low, high))
+    else:
+        told = LinearScores(scaling, len(facts["classes"]))
+    model = nn.Sequential(features, told)
     model.load_state_dict(folder.model())
     return recipe, model.eval()

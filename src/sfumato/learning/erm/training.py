@@ -4,12 +4,23 @@
     trained = train_erm(ErmRecipe(epsilon=1.0), data, out="runs/erm")
     trained.accuracy, trained.record.guarantee
 
+    wages = load_dataset("wages.csv", read_declaration("wages.toml"))  # which has label_bounds
+    trained = train_erm(ErmRecipe("regression", epsilon=1.0), wages, out="runs/wages")
+    trained.errors, trained.record.guarantee
+
+One fit is one release, of the recipe's neighbours and unit; its sensitivity is argued where the
+way is implemented, for rows of length 1 at most and numbers between -1 and 1. Here each row is
+scaled to that length, and each label moved into its declared bounds and these to -1 and 1, by
+public facts and by itself. Everything else that leaves is public beforehand, or measured on test
+rows.
+
 A fit takes seconds, so that one that was cut off is not gone on with: it begins anew, in another
 folder, and is charged anew.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +31,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from sfumato.core import validation
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.records import Record
@@ -27,8 +39,10 @@ from sfumato.data import Dataset, Features, task_facts, task_names
 from sfumato.learning.erm.base import PrivateLinear
 from sfumato.learning.erm.cells import Column, Table
 from sfumato.learning.erm.classifiers import PrivateLinearSVC, PrivateLogisticRegression
-from sfumato.learning.erm.recipe import ErmRecipe
-from sfumato.learning.erm.run_models import LinearScores
+from sfumato.learning.erm.measuring import NumberErrors
+from sfumato.learning.erm.recipe import CLASSIFIERS, REGRESSIONS, ErmRecipe
+from sfumato.learning.erm.regression import PrivateLinearRegression, PrivateRidge
+from sfumato.learning.erm.run_models import LinearNumbers, LinearScores
 from sfumato.learning.erm.tasks import Way
 from sfumato.learning.features import Plain
 from sfumato.learning.recipes.inputs import input_shape, labels_of
@@ -50,11 +64,13 @@ class ErmTrained:
     """What came out.
 
     Attributes:
-        model: from inputs in [0, 1], channels first, to scores.
+        model: from inputs in [0, 1], channels first, to scores of classes, or to numbers.
         record: public.
-        accuracy: on the test set; None where there is none. To be told only if it is public.
-        accuracy_is_public: whether it may.
+        accuracy: on the test set; None where there is none, and where labels are numbers. To be
+            told only if it is public.
+        accuracy_is_public: whether it may, or the errors.
         folder: of the run.
+        errors: the same of numbers.
     """
 
     model: nn.Module
@@ -62,10 +78,12 @@ class ErmTrained:
     accuracy: float | None
     accuracy_is_public: bool
     folder: RunFolder
+    errors: NumberErrors | None = None
 
 
 def planned(recipe: ErmRecipe, data: Dataset, declared: Features | None = None) -> Way:
     """What a run would be, from public facts alone."""
+    _check_model(recipe, data)
     shape = recipe.features.out_shape(input_shape(data.shape))
     return _estimator(recipe, data, declared).plan(int(np.prod(shape)), _size(recipe, data))
 
@@ -84,7 +102,7 @@ def train_erm(
     request: Mapping[str, Any] | None = None,
     coins: Coins = SYSTEM,
 ) -> ErmTrained:
-    """Learns a linear classifier privately.
+    """Learns a linear model of classes or of numbers privately.
 
     Args:
         recipe: how.
@@ -116,14 +134,32 @@ def train_erm(
     except LedgerError:  # nothing was charged, and no weight was learnt
         folder.abandon()
         raise
-    model = _module(prepared, made, len(data.classes))
-    accuracy = _accuracy(made, prepared, data)
-    record = _completed(made.record_, recipe, data, accuracy)
+    model = _module(prepared, made, data)
+    accuracy, errors = _measured(made, prepared, data)
+    results = _results(accuracy, errors, data)
+    record = _completed(made.record_, recipe, data, results)
     if not data.test_is_public:
-        folder.write_curator("results.json", {"accuracy": accuracy})
+        folder.write_curator("results.json", results)
     folder.write_model(model.state_dict())
     folder.write_record(record.to_dict())
-    return ErmTrained(model, record, accuracy, data.test_is_public, folder)
+    return ErmTrained(model, record, accuracy, data.test_is_public, folder, errors)
+
+
+def _numbers(data: Dataset) -> bool:
+    return data.target_bounds is not None
+
+
+def _check_model(recipe: ErmRecipe, data: Dataset) -> None:
+    """Raises unless the model is for such labels."""
+    if _numbers(data) and not recipe.of_numbers:
+        wanted = f"{' or '.join(map(repr, REGRESSIONS))} where labels are numbers (label_bounds)"
+        validation.fail("model", wanted, recipe.model)
+    if recipe.of_numbers and not _numbers(data):
+        raise ValueError(
+            f"model must be {' or '.join(map(repr, CLASSIFIERS))} where labels are classes, got "
+            f"{recipe.model!r}: declare label_bounds instead of classes for a label that is a "
+            "number"
+        )
 
 
 def _check(recipe: ErmRecipe, data: Dataset, charged: bool) -> None:
@@ -147,15 +183,37 @@ def _size(recipe: ErmRecipe, data: Dataset) -> int | None:
 def _estimator(recipe: ErmRecipe, data: Dataset, declared: Features | None) -> PrivateLinear:
     replaced = recipe.neighbours is Neighbours.REPLACE_ONE  # the rows may be counted
     common: dict[str, Any] = {
-        "epsilon": recipe.epsilon, "delta": recipe.delta, "way": recipe.way, "norm": recipe.norm,
-        "bounds": declared_bounds(recipe, data, declared), "regularisation": recipe.regularisation,
+        "epsilon": recipe.epsilon, "delta": recipe.delta, "way": recipe.way,
+        "norm": _norm(recipe, data, declared), "bounds": declared_bounds(recipe, data, declared),
         "neighbours": recipe.neighbours.value, "unit": recipe.unit,
         "public_size": None if replaced else data.public_size,
-        "classes": tuple(range(len(data.classes))),
     }  # fmt: skip
+    if data.target_bounds is not None:
+        numbers = {
+            "target_bounds": data.target_bounds,
+            "threshold": 1.0 if recipe.threshold is None else recipe.threshold,
+        }
+        if recipe.model == "ridge":
+            return PrivateRidge(alpha=recipe.alpha or 1.0, **numbers, **common)
+        return PrivateLinearRegression(regularisation=recipe.regularisation, **numbers, **common)
+    classes = {"classes": tuple(range(len(data.classes))), "regularisation": recipe.regularisation}
     if recipe.model == "svc":
-        return PrivateLinearSVC(width=recipe.width, **common)
-    return PrivateLogisticRegression(**common)
+        return PrivateLinearSVC(width=recipe.width, **classes, **common)
+    return PrivateLogisticRegression(**classes, **common)
+
+
+def _norm(recipe: ErmRecipe, data: Dataset, declared: Features | None) -> float | None:
+    """Of numbers, the length of the longest row that the declared columns can make.
+
+    Once columns are between -1 and 1, a number takes at most 1 of a row's squared length, and so
+    does a category, in whose places there is one 1 at most; the intercept takes 1. To count places
+    instead, as one must where columns are not known, would make rows shorter than they need be,
+    and noise greater beside them. Rows are shortened to what is promised whatever this says.
+    """
+    plain = isinstance(recipe.features, Plain) and len(data.shape) == 1
+    if recipe.norm is not None or declared is None or not plain:
+        return recipe.norm
+    return math.sqrt(len(declared.columns) + 1)
 
 
 def declared_bounds(recipe: ErmRecipe, data: Dataset, declared: Features | None) -> Any:
@@ -188,32 +246,56 @@ def _rows(prepared: Prepared, inputs: NDArray, data: Dataset) -> NDArray[np.floa
 
 
 def _labels(labels: NDArray, data: Dataset) -> NDArray:
+    if data.target_bounds is not None:
+        return np.asarray(labels)  # the estimator moves them into their bounds
     return labels_of(labels, len(data.classes)).numpy()
 
 
-def _module(prepared: Prepared, made: PrivateLinear, classes: int) -> nn.Module:
-    scores = LinearScores(made.scaling_, classes)
-    codes = made._codes()  # type: ignore[attr-defined]  # of this package's own classifiers
-    scores.weight.copy_(torch.from_numpy(made.weights_ @ codes.T))
-    return nn.Sequential(prepared.module.cpu(), scores).eval()
+def _module(prepared: Prepared, made: PrivateLinear, data: Dataset) -> nn.Module:
+    if data.target_bounds is not None:
+        told = LinearNumbers(made.scaling_, data.target_bounds)
+        told.linear.weight.copy_(torch.from_numpy(made.weights_))
+    else:
+        told = LinearScores(made.scaling_, len(data.classes))
+        codes = made._codes()  # type: ignore[attr-defined]  # of this package's own classifiers
+        told.weight.copy_(torch.from_numpy(made.weights_ @ codes.T))
+    return nn.Sequential(prepared.module.cpu(), told).eval()
 
 
-def _accuracy(made: PrivateLinear, prepared: Prepared, data: Dataset) -> float | None:
+def _measured(
+    made: PrivateLinear, prepared: Prepared, data: Dataset
+) -> tuple[float | None, NumberErrors | None]:
+    """On the test set: accuracy of classes, or errors of numbers; neither where it has no rows."""
     if not len(data.test.labels):
-        return None
+        return None, None
     found = made.predict(_rows(prepared, data.test.inputs, data))  # type: ignore[attr-defined]
-    return float(np.mean(found == _labels(data.test.labels, data)))
+    labels = _labels(data.test.labels, data)
+    if data.target_bounds is not None:
+        return None, NumberErrors.of(found, labels, data.target_bounds)
+    return float(np.mean(found == labels)), None
 
 
-def _completed(record: Record, recipe: ErmRecipe, data: Dataset, accuracy: float | None) -> Record:
+def _results(accuracy: float | None, errors: NumberErrors | None, data: Dataset) -> dict[str, Any]:
+    """As files hold it; of numbers there is no accuracy, not even an empty one."""
+    if data.target_bounds is None:
+        return {"accuracy": accuracy}
+    return {} if errors is None else errors.to_dict()
+
+
+def _completed(record: Record, recipe: ErmRecipe, data: Dataset, results: dict[str, Any]) -> Record:
     """The fit's record, with the recipe and what is public about data and results."""
+    bounds, public, tested = data.target_bounds, data.test_is_public, bool(len(data.test.labels))
+    labels: dict[str, Any] = (
+        {"classes": list(data.classes)}
+        if bounds is None
+        else {"classes": [], "target_bounds": list(bounds)}
+    )
     record.parameters |= {"recipe": recipe.to_dict()}
     rows = {} if data.rows is None else {"rows": data.rows}
-    public = data.test_is_public
     record.facts |= {
         "data": {
             "name": data.name,
-            "classes": list(data.classes),
+            **labels,
             "shape": list(data.shape),
             "bounds": list(data.bounds),
             "public_size": record.parameters["plan"]["records"],
@@ -222,8 +304,8 @@ def _completed(record: Record, recipe: ErmRecipe, data: Dataset, accuracy: float
         | rows,
         "public_features": recipe.features.provenance,
         "tuning": recipe.origin,
-        "test_set": ("none" if accuracy is None else "public") if public else _NOT_PUBLIC,
+        "test_set": ("public" if tested else "none") if public else _NOT_PUBLIC,
     }
-    if public and accuracy is not None:
-        record.facts["accuracy"] = accuracy
+    if public and tested:
+        record.facts |= results
     return record

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from sfumato.core.functions import names_function
 from sfumato.core.guarantee import Guarantee
@@ -45,8 +46,9 @@ class Run:
     Attributes:
         record: the run's record; public if the run was private.
         recipe: how it was trained, or in a run of PATE how its student was taught.
-        model: from inputs in [0, 1], channels first, to logits; features included; in eval mode.
-        classes: their names.
+        model: from inputs in [0, 1], channels first, to logits, or to numbers where labels are
+            such; features included; in eval mode.
+        classes: their names; none where labels are numbers.
         folder: where it is.
     """
 
@@ -72,7 +74,7 @@ class Run:
         rows: list[tuple[str, object]] = [
             ("guarantee", str(self.record.guarantee)),
             self._how(),
-            ("classes", ", ".join(self.classes)),
+            self._told(),
             ("hyper-parameters", self.recipe.origin),
             ("folder", str(self.folder.path)),
         ]
@@ -80,6 +82,12 @@ class Run:
             tested = " (public test set)" if self.record.facts.get("test_set") == "public" else ""
             rows.insert(1, ("accuracy", f"{accuracy:.2%}{tested}"))
         return facts_table(f"Run: {described(self.record)}", rows, stamp=self.record.warning)
+
+    def _told(self) -> tuple[str, object]:
+        bounds = self.record.facts["data"].get("target_bounds")
+        if bounds is None:
+            return "classes", ", ".join(self.classes)
+        return "numbers", f"between {bounds[0]:g} and {bounds[1]:g}"
 
     def _how(self) -> tuple[str, object]:
         if isinstance(self.recipe, Recipe):
@@ -93,11 +101,29 @@ class Run:
 
     @torch.no_grad()
     def scores(self, inputs: NDArray, batch: int = 1024) -> NDArray[np.float64]:
-        """The model's probabilities for inputs as their data set holds them: (n, classes)."""
+        """The model's probabilities for inputs as their data set holds them: (n, classes).
+
+        Raises:
+            ValueError: if the model tells numbers.
+        """
+        if not self.classes:
+            raise ValueError("scores are of classes, and this run tells numbers: use predict")
+        parts = [part.softmax(1).double() for part in self._outputs(inputs, batch)]
+        return torch.cat(parts).numpy()
+
+    @torch.no_grad()
+    def predict(self, inputs: NDArray, batch: int = 1024) -> NDArray[Any]:
+        """For inputs as their data set holds them: the number of each one's class, or its number.
+
+        A number is in the labels' own units, within their declared bounds.
+        """
+        parts = list(self._outputs(inputs, batch))
+        return torch.cat([p.argmax(1) for p in parts] if self.classes else parts).numpy()
+
+    def _outputs(self, inputs: NDArray, batch: int) -> Iterator[Tensor]:
         bounds = self.record.facts["data"]["bounds"]
         rows = inputs_of(np.asarray(inputs), (bounds[0], bounds[1]))
-        parts = [self.model(part).softmax(1).double() for part in rows.split(batch)]
-        return torch.cat(parts).numpy()
+        return (self.model(part) for part in rows.split(batch))
 
 
 def described(record: Record) -> str:
