@@ -74,6 +74,7 @@ class Row:
 
 
 LONG = {"steps": 54_000, "average": 0.9999}
+WIDE = {"steps": 3000, "width": 32}
 ROWS = {
     "lnmax 100, gan": Row(LaplaceMax(0.05), 100, 100, "gan", LONG, "random"),
     "lnmax 1000, gan": Row(LaplaceMax(0.05), 1000, 1000, "gan", LONG, "random"),
@@ -82,6 +83,8 @@ ROWS = {
     "gnmax 50, fixmatch": Row(GaussianMax(40), 50, 50, "fixmatch"),
     "gnmax 100, fixmatch": Row(GaussianMax(40), 100, 100, "fixmatch"),
     "gnmax 250, fixmatch": Row(GaussianMax(40), 250, 250, "fixmatch"),
+    "gnmax 250, wide fixmatch": Row(GaussianMax(40), 250, 250, "fixmatch", WIDE),
+    "gnmax 400, wide fixmatch": Row(GaussianMax(40), 400, 400, "fixmatch", WIDE),
     "lnmax 1000, fixmatch": Row(LaplaceMax(0.05), 1000, 1000, "fixmatch"),
     "gnmax 1000, fixmatch": Row(GaussianMax(40), 1000, 1000, "fixmatch"),
     "confident 250, fixmatch": Row(ConfidentMax(60, 200, 60), 250, 400, "fixmatch"),

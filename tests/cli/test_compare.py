@@ -96,7 +96,7 @@ def test_a_ledger_is_charged_for_each_run_and_told_beforehand(run, patients):
     code, out, err = run(f"{paying} --ledger l.db --dataset patients")
     assert code == 0
     assert "epsilon 4, delta 2e-05, add or remove one record (2 runs)" in err
-    assert "charged to the ledger before it reads a row" in err
+    assert "charged to the ledger before it tells anything" in err
     assert "Left out: erm-input" in out
     assert 0.99 <= ledger.status("patients").left <= 1.01
     left = ledger.status("patients").left

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sfumato.audit.findings import Finding
     from sfumato.core.guarantee import Guarantee
     from sfumato.learning.erm.games import WayGame
+    from sfumato.learning.erm.recipe import ErmRecipe
     from sfumato.learning.runs import RunFolder
 
 __all__ = ["audit_erm_run", "audit_fits", "audit_law_of_way", "erm"]
@@ -181,12 +182,19 @@ def audit_erm_run(folder: RunFolder, confidence: float, analysis: str | None) ->
     shown = next((found for found in sampled if found.refuted), sampled[0])
     said = {
         "what": f"the same way on a table of {_RUN_ROWS} rows: a single release cannot be audited "
-        "from itself",
+        f"from itself{_hinge(recipe)}",
         "epsilon_by_law": exact.epsilon,
     }
     if len(sampled) > 1:
         said["noise_as_of_epsilon"] = sampled[1].epsilon
     return replace(shown, facts=said | dict(shown.facts))
+
+
+def _hinge(recipe: ErmRecipe) -> str:
+    """Of numbers, the ways that take any loss are played with one of the same slope."""
+    if not recipe.of_numbers or recipe.way in ("functional", "input"):
+        return ""
+    return "; with a rounded hinge in place of Huber's loss"
 
 
 # --- what is said -------------------------------------------------------------------------------

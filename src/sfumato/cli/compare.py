@@ -189,9 +189,11 @@ def _columns(declared: Declaration | None) -> Any:
 
 def _say_costs(plan: Plan, store: Store) -> None:
     """Before anything is spent, on standard error."""
+    from sfumato.learning.comparing.comparison import all_promised
+
     left = [cell for cell in plan.cells if cell not in store.results]
     done = len(plan.cells) - len(left)
-    tell_costs(plan, [plan.promised[cell] for cell in left], done)
+    tell_costs(plan, all_promised(plan, store), [plan.promised[cell] for cell in left], done)
 
 
 @contextmanager

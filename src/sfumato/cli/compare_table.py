@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["figure_lines", "tell", "tell_costs", "tell_plan"]
 
 _LABELS = "label-dp protects labels alone: another promise, never ranked with the others."
-_OTHER = "* The guarantee is for another relation than the others': shown, and not ranked."
+_OTHER = (
+    "* The guarantee is for another relation than the others', under which the number of rows is "
+    "public: shown, and not ranked."
+)
 
 
 def tell_plan(plan: Plan, as_json: bool) -> None:
@@ -41,14 +44,18 @@ def tell_plan(plan: Plan, as_json: bool) -> None:
             table.add_row(cell.method, str(guarantee))
     console().print(table)
     _say_left_out(plan)
-    tell_costs(plan, list(plan.promised.values()), 0)
+    promised = list(plan.promised.values())
+    tell_costs(plan, promised, promised, 0)
 
 
-def tell_costs(plan: Plan, left: Sequence[Guarantee], done: int) -> None:
+def tell_costs(
+    plan: Plan, every: Sequence[Guarantee], left: Sequence[Guarantee], done: int
+) -> None:
     """Before anything is spent: what the runs promise together. On standard error.
 
     Args:
-        plan: all runs.
+        plan: the runs that are asked for.
+        every: what these and all others in the folder promise.
         left: what those promise that are not done yet.
         done: how many are.
     """
@@ -57,15 +64,17 @@ def tell_costs(plan: Plan, left: Sequence[Guarantee], done: int) -> None:
     screen = console(stderr=True)
     kept = f" ({done} of them are done, and kept)" if done else ""
     screen.print(f"{len(plan.cells)} runs{kept}. Published together, or chosen from, these cost:")
-    for cost in costs_of(plan.promised.values()):
+    for cost in costs_of(every):
         screen.print(f"  {cost}", markup=False, soft_wrap=True)
+    if any(cell.epsilon is None for cell in plan.cells):
+        screen.print("  and without a bound what the run without privacy tells: for you alone")
     if plan.payer.ledger is not None and done:
         screen.print("Of which the ledger is charged now:")
         for cost in costs_of(left):
             screen.print(f"  {cost}", markup=False, soft_wrap=True)
     paid = "Nobody counts them: no ledger is given."
     if plan.payer.ledger is not None:
-        paid = "Each is charged to the ledger before it reads a row."
+        paid = "Each is charged to the ledger before it tells anything."
     screen.print(f"By basic composition. {paid}", soft_wrap=True)
 
 

@@ -31,10 +31,17 @@ def test_basic_composition_is_never_below_the_exact_cost():
     assert exact.epsilon <= cost.guarantee.epsilon
 
 
-def test_labels_are_not_added_to_records():
-    of_records, of_labels = costs_of([promise(1.0), promise(3.0, 0.0, "replace-one", "label")])
+def test_labels_are_not_added_to_records_but_records_to_labels():
+    """A label is part of a record: what protects the one from replacements protects the other."""
+    of_records, of_labels, in_all = costs_of(
+        [promise(1.0), promise(3.0, 0.0, "replace-one", "label")]
+    )
     assert (of_records.guarantee.epsilon, of_records.guarantee.unit) == (1.0, "record")
     assert (of_labels.guarantee.epsilon, of_labels.guarantee.unit) == (3.0, "label")
+    assert (in_all.guarantee.epsilon, in_all.guarantee.unit) == (5.0, "label")
+    assert in_all.in_all
+    (alone,) = costs_of([promise(3.0, 0.0, "replace-one", "label")])
+    assert not alone.in_all
 
 
 def test_two_relations_are_added_as_replacements_where_one_more_counts_twice():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -49,6 +50,7 @@ def test_a_table_from_real_runs(table, tmp_path):
     found = compare(table, [8.0], out=tmp_path / "c", methods=methods)
     assert found.finished
     assert [row.method for row in found.rows] == methods
+    assert [row["seconds"] for row in found.to_dict()["rows"]] == [None] * 3  # by private rows
     for row in found.rows[:-1]:
         assert row.guarantee.epsilon == pytest.approx(8.0, rel=0.02)
         run = load_run(tmp_path / "c" / "runs" / Cell(row.method, row.epsilon).key)
@@ -75,6 +77,9 @@ def test_nothing_is_trained_twice_and_more_is_added(table, tmp_path):
     assert watching.begun == ["erm-objective-epsilon-2.0-run-1", "erm-output-epsilon-2.0-run-1"]
     assert before.items() <= records_of(tmp_path / "c").items()
     assert {row for row in more.rows if row.epsilon != 2.0} == set(first.rows)
+    last = compare(table, [2.0], out=tmp_path / "c", methods=QUICK)
+    (cost,) = last.costs  # a choice depends on what was done before, too
+    assert (cost.runs, cost.guarantee.epsilon) == (4, pytest.approx(6.0, rel=0.02))
 
 
 def test_a_run_that_ended_unwritten_is_read_from_its_folder(table, tmp_path):
@@ -111,6 +116,12 @@ def test_a_folder_of_another_task_is_refused_and_left_alone(table, tmp_path):
         compare(table, [1.0], out=tmp_path / "c", methods=QUICK, delta=1e-6)
     with pytest.raises(ValueError, match="other examples"):
         compare(made_up(1), [1.0], out=tmp_path / "c", methods=QUICK)
+    owned = replace(table, owners=np.arange(len(table.train.labels)) // 2)
+    with pytest.raises(ValueError, match="other examples"):
+        compare(owned, [1.0], out=tmp_path / "c", methods=["dp-sgd"])
+    with pytest.raises(ValueError, match=r"charged None instead of \['people', ''\]"):
+        compare(table, [1.0], out=tmp_path / "c", methods=["erm-objective"],
+                ledger=tmp_path / "l.db", dataset="people")  # fmt: skip
     assert records_of(tmp_path / "c") == before
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "letter.txt").touch()
@@ -229,6 +240,32 @@ def test_teachers_are_trained_once_and_answer_each_epsilon_with_noise_of_its_own
         pytest.approx(1.0, rel=0.02), pytest.approx(50.0, rel=0.02),
     ]  # fmt: skip
     assert found.rows[1].mean > 0.7
+
+
+@pytest.mark.slow
+def test_teachers_that_were_lent_half_belong_to_one_way_of_dealing_the_rows(tmp_path, monkeypatch):
+    """A kill while they are copied: whoever is trained later goes by the lender's salt."""
+    data, copied = made_up(rows=1000), shutil.copytree
+
+    def cut_off(source, target):
+        copied(source, target)
+        raise KeyboardInterrupt
+
+    compare(data, [1.0], out=tmp_path / "c", methods=["pate"])
+    monkeypatch.setattr(shutil, "copytree", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        compare(data, [1.0, 50.0], out=tmp_path / "c", methods=["pate"])
+    monkeypatch.setattr(shutil, "copytree", copied)
+    assert compare(data, [1.0, 50.0], out=tmp_path / "c", methods=["pate"]).finished
+    runs = [tmp_path / "c" / "runs" / Cell("pate", price).key for price in (1.0, 50.0)]
+    salts, models, claimed = (
+        [(run / "curator" / name).read_bytes() for run in runs]
+        for name in ("salt", "teachers/models-000.safetensors", "teachers/ensemble.json")
+    )
+    assert salts[0] == salts[1]
+    assert models[0] == models[1]  # trained anew, to the same
+    assert claimed[0] == claimed[1]
+    assert not list(tmp_path.glob("c/runs/*/curator/*.new"))
 
 
 @pytest.mark.slow

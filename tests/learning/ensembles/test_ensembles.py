@@ -291,3 +291,12 @@ def test_mistakes(images):
             train_ensemble(network, inputs, labels, np.ones((2, 60), bool), engine=engine)
     with pytest.raises(ValueError, match="one of apart"):
         train_ensemble(network, inputs, labels, np.ones((2, 60), bool), engine="x")
+
+
+def test_models_that_nobody_knows_of_are_not_taken_up(images, tmp_path):
+    """They may have been trained on other rows."""
+    arguments = (network, *images, half_each(2, 60, seed=0), Schedule(1, 16))
+    train_ensemble(*arguments, folder=tmp_path / "a")
+    (tmp_path / "a" / "ensemble.json").unlink()
+    with pytest.raises(ValueError, match=r"has models and no ensemble\.json"):
+        train_ensemble(*arguments, folder=tmp_path / "a")

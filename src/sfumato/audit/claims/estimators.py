@@ -51,7 +51,8 @@ def stopped_solver(mean: float, convexity: float, tolerance: float) -> float:
     """A specimen: Newton's method from 0 on -mean w + (convexity / 2) w^2, by its gradient.
 
     It stops as soon as the gradient is within the tolerance, as solvers do. The objective is that
-    of the hinge loss (of slope -x y while x y w < 1) with a regulariser; ``mean`` is that of x y.
+    of a rounded hinge (of slope -x y while x y w is small) with a regulariser; ``mean`` is that of
+    x y.
     """
     weight = 0.0
     while abs(gradient := convexity * weight - mean) > tolerance:
@@ -61,9 +62,9 @@ def stopped_solver(mean: float, convexity: float, tolerance: float) -> float:
 
 @register
 def minimiser_never_reached() -> Claim:
-    """Sixty thousand records of which nearly all are 0; what is left adds up to 6, or to 8.
+    """Sixty thousand records of which nearly all are 0; what is left adds up to 5, or to 7.
 
-    A gradient of 6 / 60,000 is within the tolerance and one of 8 / 60,000 is not: from the one
+    A gradient of 5 / 60,000 is within the tolerance and one of 7 / 60,000 is not: from the one
     table comes the starting point, from the other the minimiser.
 
     The repair: J is mu-strongly convex, so a gradient of length tau is at most tau / mu from the
@@ -74,7 +75,7 @@ def minimiser_never_reached() -> Claim:
     minimisers = 2 / (records * convexity)
 
     def audit(sensitivity: float) -> Finding:
-        first, second = (stopped_solver(s / records, convexity, tolerance) for s in (8, 6))
+        first, second = (stopped_solver(s / records, convexity, tolerance) for s in (7, 5))
         law = above_law([first - second], [sensitivity / epsilon])
         return audit_finite(*law, claim=claimed, facts={"apart": first - second})
 
@@ -82,7 +83,7 @@ def minimiser_never_reached() -> Claim:
         name="minimiser-never-reached",
         title="The noise of a minimiser, where a solver stopped",
         statement="Fit by a standard solver, then add noise for 2G / (nμ), the most by which one "
-        "record moves the minimiser of a μ-strongly convex objective: ε-DP. (Here the hinge loss, "
+        "record moves the minimiser of a μ-strongly convex objective: ε-DP. (Here a rounded hinge, "
         "n = 60,000, μ = 0.001, a solver that stops at a gradient of τ = 1e-4.)",
         source="Chaudhuri, Monteleoni and Sarwate (JMLR 2011), algorithm 1, which is about the "
         "exact minimiser; run with the usual `tol=1e-4` of scikit-learn",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, final
 
 from sfumato.core import validation
+from sfumato.core.guarantee import Guarantee
 from sfumato.core.neighbours import Neighbours
 from sfumato.data import Dataset, Features
 from sfumato.learning.comparing.cells import Plan, planned
@@ -19,7 +20,7 @@ from sfumato.learning.comparing.summary import Row, advice_of, rows_of
 from sfumato.learning.comparing.tasks import Task, quick_features
 from sfumato.learning.features import FeatureMap
 
-__all__ = ["Comparison", "compare", "may_be_shown", "run_plan", "warnings_of"]
+__all__ = ["Comparison", "all_promised", "compare", "may_be_shown", "run_plan", "warnings_of"]
 
 _PUBLIC_DATA = (
     "All of {name} is published, so that nobody is harmed. Compare on public data like yours, then "
@@ -64,7 +65,7 @@ class Comparison:
         return {
             "channel": "public" if may_be_shown(self.plan) else "curator",
             "data": self.plan.task.data.name,
-            "rows": [row.to_dict() for row in self.rows],
+            "rows": [self._told(row) for row in self.rows],
             "left_out": self.plan.left_out,
             "together": [cost.to_dict() for cost in self.costs],
             "advice": self.advice,
@@ -72,6 +73,11 @@ class Comparison:
             "finished": self.finished,
             "out": str(self.folder),
         }
+
+    def _told(self, row: Row) -> dict[str, Any]:
+        """Without the time it took, unless the number of rows, which it goes by, is published."""
+        told = row.to_dict()
+        return told if self.plan.task.published else told | {"seconds": None}
 
 
 def compare(
@@ -113,7 +119,8 @@ def compare(
         features: before linear models; None for quick ones, by the shape of the inputs.
         columns: of a table of one's own, as declared.
         repeats: so many runs of each, for a spread; each costs.
-        ledger: charged by each run, before it reads a row.
+        ledger: charged by each run, before it tells anything of a row. A folder belongs to one
+            account, or to none.
         dataset: whose budget of records.
         label_dataset: whose budget of labels.
         analyst: in whose name.
@@ -161,7 +168,7 @@ def run_plan(
     jobs = validation.count("jobs", jobs)
     if minutes is not None:
         validation.positive("minutes", minutes)
-    store = Store(Path(out), plan.task.to_dict())
+    store = Store(Path(out), plan.task.to_dict() | {"charged": plan.payer.accounts})
     try:
         if begun is not None:
             begun(store)
@@ -190,9 +197,15 @@ def _compared(plan: Plan, store: Store, done: bool) -> Comparison:
     rows = rows_of(results)
     tested = len(task.data.test.labels) if task.data.test_is_public else None
     return Comparison(
-        plan, rows, costs_of(plan.promised.values()), advice_of(rows, task.neighbours, tested),
+        plan, rows, costs_of(all_promised(plan, store)), advice_of(rows, task.neighbours, tested),
         warnings_of(plan), done, store.path,
     )  # fmt: skip
+
+
+def all_promised(plan: Plan, store: Store) -> list[Guarantee]:
+    """Of all that a choice depends on: the plan's runs, and what is in the folder besides."""
+    besides = [one.guarantee for cell, one in store.results.items() if cell not in plan.promised]
+    return [*plan.promised.values(), *besides]
 
 
 def may_be_shown(plan: Plan) -> bool:

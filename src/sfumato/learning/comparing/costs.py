@@ -27,6 +27,7 @@ from sfumato.core.neighbours import Neighbours
 
 __all__ = ["Cost", "costs_of"]
 
+_LABEL = "label"
 _ALMOST_ONE = math.nextafter(1.0, 0.0)
 
 
@@ -57,7 +58,8 @@ class Cost:
 def costs_of(promised: Iterable[Guarantee]) -> tuple[Cost, ...]:
     """The sums, one for each unit and relation; runs without privacy promise nothing.
 
-    Where a unit has two relations, the last of its sums is of all its runs, as replacements.
+    Where a unit has two relations, the last of its sums is of all its runs, as replacements; and
+    where labels have runs of their own, the last of all is what everything tells of a label.
     """
     kinds: dict[str, dict[Neighbours, list[Guarantee]]] = {}
     for one in promised:
@@ -69,6 +71,10 @@ def costs_of(promised: Iterable[Guarantee]) -> tuple[Cost, ...]:
         if len(relations) > 1:
             every = [one for several in relations.values() for one in several]
             found.append(_sum([one.under(Neighbours.REPLACE_ONE) for one in every], in_all=True))
+    if (labels := kinds.pop(_LABEL, None)) and kinds:
+        others = [one for unit in kinds.values() for several in unit.values() for one in several]
+        every = [*labels[Neighbours.REPLACE_ONE], *others]
+        found.append(_sum([one.under(Neighbours.REPLACE_ONE) for one in every], in_all=True))
     return tuple(found)
 
 

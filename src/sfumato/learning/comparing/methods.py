@@ -48,6 +48,11 @@ class Payer:
     labels: str = ""
     analyst: str = ""
 
+    @property
+    def accounts(self) -> list[str] | None:
+        """Of records and of labels; None where nobody pays."""
+        return None if self.ledger is None else [self.dataset, self.labels]
+
     def of_records(self) -> dict[str, Any]:
         """As functions that train take it."""
         return {"ledger": self.ledger, "dataset": self.dataset, "analyst": self.analyst}

@@ -6,11 +6,13 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import Any, final
 
+import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.core import validation
 from sfumato.core.neighbours import Neighbours
 from sfumato.data import Dataset, Examples, Features, dataset_names
+from sfumato.data.declared_values import declared_to_dict
 from sfumato.learning.features import FeatureMap, Plain, ScatteringFeatures
 from sfumato.learning.recipes.inputs import input_shape
 
@@ -85,15 +87,23 @@ class Task:
         """
         data = self.data
         digest = hashlib.blake2b(digest_size=16)
-        for part in (*data.train, *data.test):
+        owners = () if data.owners is None else (np.asarray(data.owners),)
+        for part in (*data.train, *data.test, *owners):
             digest.update(str((part.shape, part.dtype)).encode())
-            digest.update(part.tobytes())
+            digest.update(_bytes_of(part))
         return {
             "data": data.name, "examples": digest.hexdigest(), "records": self.size,
             "rows": data.rows, "tested": len(data.test.labels) if data.test_is_public else None,
             "features": self.features.to_dict(),
             "delta": self.delta, "neighbours": self.neighbours.value, "unit": self.unit,
+            "rows_per_owner": self.rows_per_owner,
+            "columns": None if self.columns is None else declared_to_dict(self.columns),
         }  # fmt: skip
+
+
+def _bytes_of(part: NDArray[Any]) -> bytes:
+    """The values themselves; an array of objects has their addresses in it."""
+    return repr(part.tolist()).encode() if part.dtype == object else part.tobytes()
 
 
 def quick_features(shape: tuple[int, ...]) -> FeatureMap:

@@ -9,6 +9,7 @@ from sfumato.core.guarantee import Guarantee
 from sfumato.core.neighbours import Neighbours
 from sfumato.learning.comparing.methods import QUICK, Group, Method, Payer, Training
 from sfumato.learning.comparing.tasks import Task
+from sfumato.learning.durable import write_whole
 from sfumato.learning.features import ScatteringFeatures
 from sfumato.learning.pate.aggregators import GaussianMax
 from sfumato.learning.pate.plan import AnswerPlan
@@ -24,6 +25,7 @@ __all__ = ["Teachers"]
 _MOST, _ROWS = 250, 100  # teachers at most, and records of each at least
 _FEWEST = 10
 _ANSWERS = 250
+_COPIED = "teachers.new"
 _STEPS = {"supervised": 300, "fixmatch": 600}
 
 
@@ -65,6 +67,7 @@ class Teachers(Method):
             self._plan(task, how.epsilon), _student(task), teachers=_teachers(task),
             test_rows=None, seed=how.seed, origin=QUICK,
         )  # fmt: skip
+        shutil.rmtree(RunFolder(how.out).curator / _COPIED, ignore_errors=True)  # cut off
         resume = how.resume or _lent(recipe, how)
         train_pate(
             recipe, task.data, unlabelled=task.inputs, resume=resume,
@@ -93,8 +96,12 @@ def _lent(recipe: PateRecipe, how: Training) -> bool:
         return False
     folder = RunFolder(how.out)
     folder.begin({"pate": recipe.to_dict()})
-    shutil.copytree(lender.curator / "teachers", folder.curator / "teachers")
-    shutil.copy2(lender.curator / "salt", folder.curator / "salt")
+    # The salt comes first, and teachers all at once: whenever this is cut off, what is there, and
+    # what is trained beside it later, goes by one way of dealing the rows.
+    write_whole(folder.curator / "salt", (lender.curator / "salt").read_bytes())
+    copied = folder.curator / _COPIED
+    shutil.copytree(lender.curator / "teachers", copied)
+    copied.replace(folder.curator / "teachers")
     return True
 
 

@@ -47,6 +47,11 @@ class Store:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.folder / "ensemble.json"
         if not path.exists():
+            if any(self.folder.glob("models-*")):
+                raise ValueError(
+                    f"folder must be new, or say what it holds, but {self.folder} has models and "
+                    "no ensemble.json: they may be of other rows. Give another folder"
+                )
             write_whole(path, json.dumps(asked, indent=1).encode())
         elif json.loads(path.read_text()) != asked:
             raise ValueError(
