@@ -176,7 +176,7 @@ def interpreted(spark):
 def test_spark_agrees_with_duckdb_and_chooses_well(interpreted, monkeypatch, tmp_path):
     spark = interpreted
     here, there = duckdb_table(ROWS), spark_table(spark, ROWS)
-    for query in QUESTIONS[::2]:
+    for query in QUESTIONS[::4]:
         assert exact(there, query) == exact(here, query), query
     check_choices(lambda rows: spark_table(spark, rows, "choices"), monkeypatch)
     for i, body in enumerate(("1,a\n", "x,y\n", "2026-01-01,1.5\n")):
@@ -189,7 +189,9 @@ def test_spark_agrees_with_duckdb_and_chooses_well(interpreted, monkeypatch, tmp
 @pytest.mark.slow
 def test_spark_agrees_with_duckdb_on_every_other_question(interpreted):
     here, there = duckdb_table(ROWS), spark_table(interpreted, ROWS)
-    for query in QUESTIONS[1::2]:
+    for number, query in enumerate(QUESTIONS):
+        if number % 4 == 0:
+            continue
         assert exact(there, query) == exact(here, query), query
 
 

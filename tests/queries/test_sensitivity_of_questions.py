@@ -241,7 +241,7 @@ strategies = {
 }
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(**strategies, delta=st.sampled_from((0.0, 1e-6)))
 @example([], [EXTREME] * 50, 1, 1, CASES[0], 0.0)
 @example([], [EXTREME] * 50, 3, 2, CASES[2], 1e-6)
@@ -249,7 +249,7 @@ def test_adding_a_unit_moves_every_part_within_its_bound(base, one, rows, groups
     check([base, base + one], rows, groups, case, "add-remove", delta)
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(**strategies, other=rows_of(99))
 def test_replacing_a_unit_moves_every_part_within_its_bound(base, one, other, rows, groups, case):
     check([base + one, base + other], rows, groups, case, "replace-one", 0.0)
@@ -351,7 +351,7 @@ def sort_key(values):
     )
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     base=others, one=rows_of(99), most=st.integers(1, 4), groups=st.integers(1, 3), data=st.data()
 )
@@ -362,7 +362,7 @@ def test_one_unit_changes_no_other_units_rows(base, one, most, groups, data):
     assert with_it == without
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     base=others, one=rows_of(99), most=st.integers(1, 4), groups=st.integers(1, 3), data=st.data()
 )

@@ -205,7 +205,7 @@ KINDS = {
 
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(kind, marks=pytest.mark.slow) if kind == "automatic" else kind for kind in KINDS],
+    [kind if kind == "flat" else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS],
 )
 def test_a_step_leaks_what_it_claims_and_no_more(kind):
     counted, measured = audit(KINDS[kind], DRAWS // 2)
