@@ -28,6 +28,8 @@ from sfumato.learning.pate import (
 )
 from sfumato.learning.runs import RunFolder
 
+pytestmark = pytest.mark.usefixtures("steady_coins")
+
 TEACHERS = 50
 ONE_LOUD = GaussianMax(2.0)  # one answer at epsilon 2.97
 SEVERAL = (

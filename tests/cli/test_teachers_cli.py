@@ -8,6 +8,7 @@ import pytest
 from sfumato.cli.main import main
 from sfumato.learning.recipes import load_run
 
+pytestmark = pytest.mark.usefixtures("steady_coins")
 TRAIN = (
     "train pate --data digits --rows 900 --teachers 6 --kind linear --sigma 3 --answers 40 "
     "--test-rows 100 --student supervised --steps 30 --device cpu --no-progress"
