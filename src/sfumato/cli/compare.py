@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from sfumato.cli.compare_table import tell, tell_costs, tell_plan
 from sfumato.cli.options import AsJson, Plot
-from sfumato.cli.output import console, print_json, working
+from sfumato.cli.output import console, kept_for_later, print_json, working
 from sfumato.cli.train_options import (
     Budget,
     Chosen,
@@ -122,7 +122,7 @@ def compare(
 
     folder = Path(f"compared-{plan.task.data.name}") if out is None else out
     shown = not as_json and (console(stderr=True).is_terminal if progress is None else progress)
-    with _kept_for_later(folder), _bar(shown) as told:
+    with kept_for_later(folder), _bar(shown) as told:
         compared = run_plan(
             plan, folder, jobs=jobs, minutes=minutes, device=device_called(device), told=told,
             begun=lambda store: _say_costs(plan, store),
@@ -217,17 +217,6 @@ def _bar(shown: bool) -> Generator[Told | None]:
                 bars.update(task, completed=done, total=total)
 
         yield told
-
-
-@contextmanager
-def _kept_for_later(folder: Path) -> Generator[None]:
-    """Says what to do after an interruption."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        said = f"What is done is kept in {folder}: the same command goes on from there."
-        console(stderr=True).print(said, markup=False, soft_wrap=True)
-        raise
 
 
 # --- the picture ----------------------------------------------------------------------------------

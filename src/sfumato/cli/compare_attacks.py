@@ -16,7 +16,7 @@ from rich.console import Group
 from sfumato.cli.attacked_options import Seed
 from sfumato.cli.membership import reports_table
 from sfumato.cli.options import AsJson
-from sfumato.cli.output import console, working
+from sfumato.cli.output import console, kept_for_later, working
 from sfumato.cli.statistics_attacks import CURATOR, below, show
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def compare(
     device = _device(device, half)
     with working("reading the data"):
         plan = _planned(load_dataset(data), arguments)
-    with _kept_for_later(out), comparison_in(out, arguments | plan.to_dict()) as folder:
+    with kept_for_later(out), comparison_in(out, arguments | plan.to_dict()) as folder:
         training = _Training(plan, folder / "models", device, half, seed, not as_json)
         both = [training.plain(), training.private()]
         said = summary(*both)
@@ -241,14 +241,3 @@ def _counting(what: str, shown: bool) -> Generator[Told | None]:
     with bars:
         task = bars.add_task(what, total=None)
         yield lambda done, total: bars.update(task, completed=done, total=total)
-
-
-@contextmanager
-def _kept_for_later(folder: Path) -> Generator[None]:
-    """Says what to do after an interruption."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        said = f"What is done is kept in {folder}: the same command goes on from there."
-        console(stderr=True).print(said, markup=False, soft_wrap=True)
-        raise

@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -15,7 +16,15 @@ from rich.table import Table
 
 from sfumato.core.guarantee import Guarantee, round_up
 
-__all__ = ["console", "guarantee_table", "number", "plain_table", "print_json", "working"]
+__all__ = [
+    "console",
+    "guarantee_table",
+    "kept_for_later",
+    "number",
+    "plain_table",
+    "print_json",
+    "working",
+]
 
 
 def console(stderr: bool = False) -> Console:
@@ -70,3 +79,14 @@ def guarantee_table(guarantee: Guarantee, facts: dict[str, str]) -> Table:
     for name, value in facts.items():
         table.add_row(name, value)
     return table
+
+
+@contextmanager
+def kept_for_later(folder: Path) -> Generator[None]:
+    """Says what to do after an interruption."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        said = f"What is done is kept in {folder}: the same command goes on from there."
+        console(stderr=True).print(said, markup=False, soft_wrap=True)
+        raise

@@ -24,7 +24,7 @@ from sfumato.learning.comparing.tasks import Task
 from sfumato.learning.features import Plain
 from sfumato.learning.recipes import load_run
 from sfumato.learning.runs import RunFolder
-from sfumato.ledger import Budget, BudgetExceeded, Ledger
+from sfumato.ledger import Budget, BudgetExceeded, Ledger, LedgerError
 
 from .conftest import made_up
 
@@ -119,6 +119,7 @@ def test_a_folder_of_another_task_is_refused_and_left_alone(table, tmp_path):
     owned = replace(table, owners=np.arange(len(table.train.labels)) // 2)
     with pytest.raises(ValueError, match="other examples"):
         compare(owned, [1.0], out=tmp_path / "c", methods=["dp-sgd"])
+    Ledger(tmp_path / "l.db").create("people", Budget(1.0, 1e-4))
     with pytest.raises(ValueError, match=r"charged None instead of \['people', ''\]"):
         compare(table, [1.0], out=tmp_path / "c", methods=["erm-objective"],
                 ledger=tmp_path / "l.db", dataset="people")  # fmt: skip
@@ -172,6 +173,18 @@ def test_each_run_is_charged_once_by_its_own_function(table, tmp_path):
         compare(table, [1.0, 2.0, 9.0], out=tmp_path / "c", **paying)
     assert ledger.status("people").left == left
     assert compare(table, [1.0, 2.0], out=tmp_path / "c", **paying).finished
+
+
+def test_a_ledger_that_is_not_there_leaves_nothing_behind(table, tmp_path):
+    with pytest.raises(ValueError, match=r"there is no ledger|no such"):
+        compare(table, [1.0], out=tmp_path / "c", methods=QUICK, ledger=tmp_path / "typo.db",
+                dataset="people")  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
+    Ledger(tmp_path / "l.db").create("people", Budget(1.0, 1e-4))
+    with pytest.raises(LedgerError, match="no dataset 'persons'"):
+        compare(table, [1.0], out=tmp_path / "c", methods=QUICK, ledger=tmp_path / "l.db",
+                dataset="persons")  # fmt: skip
+    assert not (tmp_path / "c").exists()
 
 
 def test_first_rows_are_not_charged_under_add_or_remove(table, tmp_path):

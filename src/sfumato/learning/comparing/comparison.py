@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from sfumato.learning.comparing.store import Store
 from sfumato.learning.comparing.summary import Row, advice_of, rows_of
 from sfumato.learning.comparing.tasks import Task, quick_features
 from sfumato.learning.features import FeatureMap
+from sfumato.ledger import Ledger
 
 __all__ = ["Comparison", "all_promised", "compare", "may_be_shown", "run_plan", "warnings_of"]
 
@@ -165,6 +167,7 @@ def run_plan(
         begun: called before the first run, with what was done earlier.
     """
     _check_rows(plan)
+    _check_accounts(plan.payer)
     jobs = validation.count("jobs", jobs)
     if minutes is not None:
         validation.positive("minutes", minutes)
@@ -189,6 +192,15 @@ def _check_rows(plan: Plan) -> None:
             "rows must be left out with a ledger, unless neighbours is replace-one: adding or "
             "removing one record of the whole moves another into the first rows"
         )
+
+
+def _check_accounts(payer: Payer) -> None:
+    """Raises if there is no such ledger or account, before a folder is made."""
+    if payer.ledger is None:
+        return
+    with contextlib.closing(Ledger(payer.ledger, create=False)) as book:
+        for account in filter(None, (payer.dataset, payer.labels)):
+            book.status(account)
 
 
 def _compared(plan: Plan, store: Store, done: bool) -> Comparison:

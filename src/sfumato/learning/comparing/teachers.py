@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import final
 
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.neighbours import Neighbours
 from sfumato.learning.comparing.methods import QUICK, Group, Method, Payer, Training
 from sfumato.learning.comparing.tasks import Task
-from sfumato.learning.durable import write_whole
 from sfumato.learning.features import ScatteringFeatures
 from sfumato.learning.pate.aggregators import GaussianMax
+from sfumato.learning.pate.lending import borrow_teachers, forget_half_borrowed
 from sfumato.learning.pate.plan import AnswerPlan
 from sfumato.learning.pate.privacy import least_noise
 from sfumato.learning.pate.recipe import PateRecipe
@@ -25,7 +24,6 @@ __all__ = ["Teachers"]
 _MOST, _ROWS = 250, 100  # teachers at most, and records of each at least
 _FEWEST = 10
 _ANSWERS = 250
-_COPIED = "teachers.new"
 _STEPS = {"supervised": 300, "fixmatch": 600}
 
 
@@ -67,7 +65,7 @@ class Teachers(Method):
             self._plan(task, how.epsilon), _student(task), teachers=_teachers(task),
             test_rows=None, seed=how.seed, origin=QUICK,
         )  # fmt: skip
-        shutil.rmtree(RunFolder(how.out).curator / _COPIED, ignore_errors=True)  # cut off
+        forget_half_borrowed(RunFolder(how.out))
         resume = how.resume or _lent(recipe, how)
         train_pate(
             recipe, task.data, unlabelled=task.inputs, resume=resume,
@@ -84,9 +82,8 @@ class Teachers(Method):
 def _lent(recipe: PateRecipe, how: Training) -> bool:
     """Takes the teachers of a finished run beside it, which differs in epsilon alone.
 
-    Teachers do not depend on epsilon, and never leave: what each run releases is answers with noise
-    of its own, private for every way of dealing the rows, so that runs compose as if each had
-    teachers of its own. With a ledger each run begins by itself, with its own look at the budget.
+    Why that is sound is in :mod:`~sfumato.learning.pate.lending`. With a ledger each run begins by
+    itself, with its own look at the budget.
     """
     if how.payer.ledger is not None:
         return False
@@ -96,12 +93,7 @@ def _lent(recipe: PateRecipe, how: Training) -> bool:
         return False
     folder = RunFolder(how.out)
     folder.begin({"pate": recipe.to_dict()})
-    # The salt comes first, and teachers all at once: whenever this is cut off, what is there, and
-    # what is trained beside it later, goes by one way of dealing the rows.
-    write_whole(folder.curator / "salt", (lender.curator / "salt").read_bytes())
-    copied = folder.curator / _COPIED
-    shutil.copytree(lender.curator / "teachers", copied)
-    copied.replace(folder.curator / "teachers")
+    borrow_teachers(lender, folder)
     return True
 
 

@@ -56,7 +56,7 @@ class Charge:
         """
         if self.ledger is None:
             return
-        book = self.ledger if isinstance(self.ledger, Ledger) else Ledger(self.ledger)
+        book = self.ledger if isinstance(self.ledger, Ledger) else Ledger(self.ledger, create=False)
         terms = book.terms(self.dataset)
         unit = terms.unit
         if unit != event.unit_name:

@@ -129,7 +129,7 @@ def train_label_dp(
         OutOfTime: after ``minutes``.
     """
     folder = RunFolder(out)
-    book = Ledger(ledger) if isinstance(ledger, (str, Path)) else ledger
+    book = Ledger(ledger, create=False) if isinstance(ledger, (str, Path)) else ledger
     _check_data(data)
     charge = LabelCharge(book, dataset, analyst)
     pace = {"half": half, "compile": compile, "clock": Clock(minutes)}

@@ -127,7 +127,7 @@ def train_pate(
         BudgetExceeded: if the ledger does not even pay for the first question.
     """
     folder = RunFolder(out)
-    book = Ledger(ledger) if isinstance(ledger, (str, Path)) else ledger
+    book = Ledger(ledger, create=False) if isinstance(ledger, (str, Path)) else ledger
     _check_unit(recipe, data)
     if book is not None:
         _refuse_first_rows(data)
