@@ -15,6 +15,7 @@ from sfumato.learning.ensembles import (
     disjoint,
     half_each,
     load_ensemble,
+    store,
     train_ensemble,
 )
 from sfumato.learning.ensembles.batches import derived_seed, epoch_rows
@@ -130,13 +131,32 @@ def test_models_in_groups_and_their_answers(images):
         some.module(4)
 
 
+def test_states_that_take_long_to_write_are_written_less_often(tmp_path, monkeypatch):
+    """Each takes 2 of the clock's seconds, and comes every 10: the fifth is the next."""
+    now = [0.0]
+
+    def written(path, content):
+        now[0] += 2
+
+    monkeypatch.setattr(store.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(store, "write_whole", written)
+    kept, state, moments = store.Store(tmp_path), {"w": torch.ones(1)}, []
+    for epoch in range(10):
+        before = now[0]
+        kept.keep(0, epoch, state)
+        moments.append(now[0] > before)
+        now[0] += 10
+    assert [number for number, kept in enumerate(moments) if kept] == [0, 4, 8]
+
+
 class Cut(Exception):  # noqa: N818
     """The power went."""
 
 
 @pytest.mark.parametrize("after", [1, 3, 4, 5])
-def test_a_run_that_was_cut_off_goes_on(images, tmp_path, after):
+def test_a_run_that_was_cut_off_goes_on(images, tmp_path, after, monkeypatch):
     """Bit for bit the same, with augmentation, wherever it was cut: in a group or between two."""
+    monkeypatch.setattr(store, "_SHARE", 1)
     arguments = (network, *images, half_each(4, 60, seed=0), Schedule(3, 16, rate=0.02))
     options = {"augment": lambda x: x + 0.1 * torch.randn_like(x), "together": 2}
     whole = train_ensemble(*arguments, **options)

@@ -30,11 +30,11 @@ def epoch_rows(rows: Tensor, batch_size: int, generator: torch.Generator) -> Ten
     Args:
         rows: (models, longest), filled up with -1.
         batch_size: of one model.
-        generator: on the device of ``rows``.
+        generator: on the CPU, whatever the device of ``rows``: orders are the same everywhere.
     """
     models, longest = rows.shape
-    keys = torch.rand(rows.shape, generator=generator, device=rows.device)
-    order = keys.masked_fill_(rows < 0, 2.0).argsort(dim=1)
+    keys = torch.rand(rows.shape, generator=generator).to(rows.device)
+    order = keys.masked_fill_(rows < 0, 2.0).argsort(dim=1, stable=True)
     steps = steps_per_epoch(longest, batch_size)
     filled = rows.new_full((models, steps * batch_size), -1)
     filled[:, :longest] = rows.gather(1, order)

@@ -33,7 +33,6 @@ ENGINES = ("apart", "fused", "recorded", "stacked")
 """The names of engines; see the module."""
 
 _STREAMS = 8  # more made nothing faster on an H200
-_WARM_UP = 2  # steps of one model before a recording, for libraries to choose their algorithms
 
 
 class Engine(Protocol):
@@ -180,7 +179,8 @@ class Recorded(_OwnGradients):
 
     Convolutions of one model are faster than grouped ones of all; the recording makes starting
     them free, and streams let small ones run side by side. Images lie with their channels last, and
-    convolutions are timed first, so that the recording has the fastest.
+    convolutions are timed first, so that the recording has the fastest: of every model, since where
+    its slice of a weight begins decides which algorithms there are.
     """
 
     _channels_last = True
@@ -215,8 +215,7 @@ class Recorded(_OwnGradients):
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side), _convolutions_timed():
-            for _ in range(_WARM_UP):
-                self._one_for_all()
+            self._update(self._each(), self._given[2], self._at)
         torch.cuda.current_stream().wait_stream(side)
         for tensor, value in zip(changed, before, strict=True):
             tensor.copy_(value)
@@ -226,11 +225,10 @@ class Recorded(_OwnGradients):
             self._all_models()
         return graph
 
-    def _one_for_all(self) -> None:
-        """A step in which all models take the first one's gradients: fewer operations to start."""
-        inputs, labels, counted = self._given
-        found = self._gradients(0, inputs[0], labels[0], counted[0])
-        self._update([found] * len(inputs), counted, self._at)
+    def _each(self) -> list[tuple[Tensor, ...]]:
+        """Every model's gradients, one after the other."""
+        models = zip(*self._given, strict=True)
+        return [self._gradients(number, *given) for number, given in enumerate(models)]
 
     def _all_models(self) -> None:
         inputs, labels, counted = self._given

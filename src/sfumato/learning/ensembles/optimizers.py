@@ -29,19 +29,21 @@ def make_optimizer(schedule: Schedule, weights: Weights) -> Optimizer:
 
 
 class Momentum:
-    """v <- m v + g + d w, w <- w - rate v, as ``torch.optim.SGD``."""
+    """v <- m v + g + d w, w <- w - rate v, as ``torch.optim.SGD``; v is kept if m is not 0."""
 
     def __init__(self, schedule: Schedule, weights: Weights) -> None:
         self.momentum, self.weight_decay = schedule.momentum, schedule.weight_decay
-        self.state = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+        kept = weights if self.momentum else {}
+        self.state = {name: torch.zeros_like(weight) for name, weight in kept.items()}
 
     def update(self, weights: Weights, gradients: Weights, rate: Tensor, active: Tensor) -> None:
         """See the class."""
         for name, weight in weights.items():
             on = _like(active, weight)
-            push = gradients[name] + self.weight_decay * weight
-            speed = self.state[name]
-            speed.add_(on * (push + (self.momentum - 1) * speed))
+            speed = gradients[name] + self.weight_decay * weight
+            if self.momentum:
+                kept = self.state[name]
+                speed = kept.add_(on * (speed + (self.momentum - 1) * kept))
             weight.sub_(rate * on * speed)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from pathlib import Path
 from typing import Any, final
 
@@ -19,13 +20,20 @@ from sfumato.learning.ensembles.stacking import Weights
 
 __all__ = ["Store"]
 
+_SHARE = 20  # the state is written when its writing took at most so small a part of the time
+
 
 @final
 class Store:
-    """Reads and writes the files; does nothing if there is no folder."""
+    """Reads and writes the files; does nothing if there is no folder.
+
+    Large models' states take seconds to write. After the first it waits, so that writing takes a
+    twentieth of the time at most; what was not written is computed again after a crash.
+    """
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
+        self._next = 0.0
 
     def claim(
         self, schedule: Schedule, subsets: NDArray[np.bool_], seed: int, together: int
@@ -72,11 +80,14 @@ class Store:
             self._checkpoint(number).unlink(missing_ok=True)
 
     def keep(self, number: int, epochs: int, tensors: dict[str, Tensor]) -> None:
-        """Keeps the state after so many epochs."""
-        if self.folder is not None:
+        """Keeps the state after so many epochs, if it is time to."""
+        began = time.monotonic()
+        if self.folder is not None and began >= self._next:
             kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
             kept["epochs"] = torch.tensor(epochs)
             write_whole(self._checkpoint(number), save(kept))
+            ended = time.monotonic()
+            self._next = ended + (_SHARE - 1) * (ended - began)
 
     def begun(self, number: int, tensors: dict[str, Tensor]) -> int:
         """How many epochs are done; their state goes into ``tensors``."""

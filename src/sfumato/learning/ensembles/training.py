@@ -60,7 +60,7 @@ def train_ensemble(
         together: how many models at once; all of them by default. Fewer need less memory.
         engine: "stacked" or "recorded"; by default what suits the device.
         seed: of initial weights, orders and augmentation; nothing here is private noise.
-        folder: keeps every finished epoch and every finished group of models here. A run that was
+        folder: keeps finished models, and epochs as often as that takes little time. A run that was
             cut off goes on from there when it is called again with the same arguments.
         progress: told of every finished epoch.
 
@@ -165,7 +165,7 @@ class _Group:
 
     def _epoch(self, epoch: int) -> None:
         size = self.schedule.batch_size
-        generator = torch.Generator(self.device).manual_seed(derived_seed(self.seed, epoch, 1))
+        generator = torch.Generator().manual_seed(derived_seed(self.seed, epoch, 1))
         per_epoch = steps_per_epoch(self.rows.shape[1], size)
         total = per_epoch * self.schedule.epochs
         for step, rows in enumerate(epoch_rows(self.rows, size, generator)):

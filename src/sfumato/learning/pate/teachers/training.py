@@ -102,9 +102,9 @@ def train_teachers(
         together: how many teachers at once; by default the recipe's. Fewer need less memory.
         engine: by default the recipe's, or what suits the device.
         seed: of initial weights and batches. Privacy does not rest on it.
-        folder: keeps every hundredth step and every finished group of teachers, in files for the
-            owner alone. A run that was cut off goes on from there when it is called again with
-            the same arguments.
+        folder: keeps finished groups of teachers, and every hundredth step if writing it takes
+            little of the time, in files for the owner alone. A run that was cut off goes on from
+            there when it is called again with the same arguments.
         progress: told of every hundredth step.
 
     Returns:
