@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 
 from sfumato.core import validation
+from sfumato.learning.convolutions import convolutions_timed
 from sfumato.learning.ensembles.optimizers import Optimizer
 from sfumato.learning.ensembles.stacking import Weights, logits_of, weighted_loss
 
@@ -163,17 +164,6 @@ def _one_thread_each() -> Iterator[ThreadPoolExecutor | None]:
         torch.set_num_threads(threads)
 
 
-@contextmanager
-def _convolutions_timed() -> Iterator[None]:
-    """Has cuDNN try its algorithms on each new shape and keep the fastest."""
-    before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = True
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.benchmark = before
-
-
 class Recorded(_OwnGradients):
     """Every model's own operations, recorded once as a CUDA graph on several streams.
 
@@ -214,14 +204,14 @@ class Recorded(_OwnGradients):
         before = [tensor.clone() for tensor in changed]
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side), _convolutions_timed():
+        with torch.cuda.stream(side), convolutions_timed():
             self._update(self._each(), self._given[2], self._at)
         torch.cuda.current_stream().wait_stream(side)
         for tensor, value in zip(changed, before, strict=True):
             tensor.copy_(value)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph), _convolutions_timed():
+        with torch.cuda.graph(graph), convolutions_timed():
             self._all_models()
         return graph
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sfumato.learning.convolutions import convolutions_timed
 from sfumato.learning.ensembles.batches import derived_seed
 from sfumato.learning.label_dp.recipe import LabelRecipe
 from sfumato.learning.label_dp.targets import cross_entropy
@@ -92,7 +93,7 @@ def fit_network(
         OutOfTime: if the clock ran out; called again, it goes on.
     """
     store = Store(folder)
-    with _coins_put_back():
+    with _coins_put_back(), convolutions_timed():
         torch.manual_seed(derived_seed(seed, _FIRST))
         fitting = _Fitting(make(), inputs, targets, recipe, mixup, seed, half, compile)
         finished = store.finished()

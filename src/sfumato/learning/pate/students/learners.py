@@ -15,6 +15,7 @@ from typing import Any, Protocol, final
 import torch
 from torch import Tensor, nn
 
+from sfumato.learning.convolutions import convolutions_timed
 from sfumato.learning.ensembles.batches import derived_seed
 from sfumato.learning.pate.students.store import Store
 
@@ -61,7 +62,7 @@ def run(
     told: Callable[[int, int], object],
 ) -> nn.Module:
     """All steps that are not done yet; torch's own generator is put back afterwards."""
-    with _coins_put_back():
+    with _coins_put_back(), convolutions_timed():
         first_coins(seed)
         learner = make()
         begun, state = store.begun()
