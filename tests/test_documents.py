@@ -13,7 +13,15 @@ from sfumato.cli.main import main
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LONG = {
-    "console": {"attacks.md", "audit.md", "label-privacy.md", "pate.md", "reports.md", "train.md"},
+    "console": {
+        "attacks.md",
+        "audit.md",
+        "autoencoder.md",
+        "label-privacy.md",
+        "pate.md",
+        "reports.md",
+        "train.md",
+    },
     "python": {"train.md", "training.md"},
 }  # of some seconds each; the README and the command line's page always run
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -10,7 +10,10 @@ import typer
 
 from sfumato.cli.options import AsJson
 from sfumato.cli.output import console, plain_table, print_json, working
+from sfumato.cli.train_adaptive_laplace import adaptive_laplace
+from sfumato.cli.train_autoencoder import autoencoder
 from sfumato.cli.train_erm import erm
+from sfumato.cli.train_functional import functional
 from sfumato.cli.train_label_dp import label_dp, resume_label_dp
 from sfumato.cli.train_like import read_like
 from sfumato.cli.train_options import (
@@ -40,8 +43,12 @@ app.command()(pate)
 app.command()(votes)
 app.command()(label_dp)
 app.command()(erm)
+app.command()(functional)
+app.command()(adaptive_laplace)
+app.command()(autoencoder)
 
 _RUN = "Run"
+_SHORT = ("erm", "functional", "adaptive_laplace", "autoencoder")  # their runs begin anew
 
 
 @app.command("dp-sgd")
@@ -198,11 +205,13 @@ def resume(
             f"the run in {folder} is one without privacy, which is not gone on with: remove the "
             "folder and train again (sfumato train plain)"
         )
-    if "erm" in request:
-        raise ValueError(
-            f"the run in {folder} is one of erm, which takes seconds and is not gone on with: "
-            "train again, into another folder. What a ledger was charged for it stays charged"
-        )
+    for method in _SHORT:
+        if method in request:
+            raise ValueError(
+                f"the run in {folder} is one of {method.replace('_', '-')}, which is short and not "
+                "gone on with: train again, into another folder. What a ledger was charged for it "
+                "stays charged"
+            )
     if "source" not in request:
         raise ValueError(
             f"the run in {folder} was begun in Python: go on there, by train(..., resume=True)"

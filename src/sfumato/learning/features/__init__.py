@@ -6,9 +6,11 @@
 :class:`StandardizedScattering`  the same on a common scale: public, or charged
 :class:`PublicNetwork`           a network that was trained on public data
 :class:`PrivatePCA`              principal components of the private rows: a Gaussian release
+``RelevanceScaling``             inputs scaled by their private relevance (``learning.relevance``)
 ===============================  ============================================================
 """
 
+import sfumato.learning.relevance.scaling  # noqa: F401  # registers the kind "relevance"
 from sfumato.learning.features.applying import transform
 from sfumato.learning.features.base import FeatureMap
 from sfumato.learning.features.network import PublicNetwork

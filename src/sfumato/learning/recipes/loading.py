@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,9 +24,13 @@ from sfumato.learning.recipes.recipe import Recipe
 from sfumato.learning.runs.folder import RunFolder
 
 if TYPE_CHECKING:
+    from sfumato.learning.adaptive_laplace.recipe import AdaptiveLaplaceRecipe
     from sfumato.learning.erm.recipe import ErmRecipe
+    from sfumato.learning.functional.recipe import FunctionalRecipe
     from sfumato.learning.label_dp.recipe import LabelRecipe
     from sfumato.learning.pate.recipe import PateRecipe
+
+    _OfMethods = PateRecipe | LabelRecipe | ErmRecipe | FunctionalRecipe | AdaptiveLaplaceRecipe
 
 __all__ = ["ERM", "LABEL_DP", "PATE", "Run", "described", "initial_model", "load_run"]
 
@@ -37,6 +42,24 @@ LABEL_DP = "label-dp"
 
 ERM = "erm"
 """The method of runs that are one private fit of a linear model."""
+
+FUNCTIONAL = "functional"
+"""The method of runs by noisy expansions of the loss."""
+
+ADAPTIVE_LAPLACE = "adaptive-laplace"
+"""The method of runs in which every record is told once, with noise."""
+
+AUTOENCODER = "autoencoder"
+"""The method of runs whose model tells codes and reconstructions."""
+
+_READERS = {
+    PATE: ("pate.run_students", "read_student"),
+    LABEL_DP: ("label_dp.run_models", "read_label_model"),
+    ERM: ("erm.run_models", "read_linear"),
+    FUNCTIONAL: ("functional.run_models", "read_functional"),
+    ADAPTIVE_LAPLACE: ("adaptive_laplace.run_models", "read_adaptive_laplace"),
+}
+"""What reads recipe and model of a method's runs; of DP-SGD's this module does."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +76,7 @@ class Run:
     """
 
     record: Record
-    recipe: Recipe | PateRecipe | LabelRecipe | ErmRecipe
+    recipe: Recipe | _OfMethods
     model: nn.Module
     classes: tuple[str, ...]
     folder: RunFolder
@@ -96,6 +119,10 @@ class Run:
             return "private", "labels alone"
         if self.record.method == ERM:
             return "way", cast("ErmRecipe", self.recipe).way
+        if self.record.method == FUNCTIONAL:
+            return "noise on", "quadratic expansions of the loss"
+        if self.record.method == ADAPTIVE_LAPLACE:
+            return "told", "every record once, with noise"
         taught = cast("PateRecipe", self.recipe)
         return "taught by", f"{taught.teachers} teachers ({taught.kind})"
 
@@ -166,12 +193,13 @@ def load_run(path: str | Path, *, run_code: bool = False) -> Run:
     """
     folder = RunFolder(path)
     record = Record.from_dict(folder.record())
-    if record.method == PATE:
-        return _student(record, folder)
-    if record.method == LABEL_DP:
-        return _of_private_labels(record, folder)
-    if record.method == ERM:
-        return _linear(record, folder)
+    if record.method == AUTOENCODER:
+        raise ValueError(
+            f"the run in {folder.path} is an auto-encoder, which tells codes and not classes: read "
+            "it with sfumato.learning.autoencoder.read_autoencoder"
+        )
+    if record.method in _READERS:
+        return _of_method(record, folder)
     recipe = Recipe.from_dict(record.parameters["recipe"])
     if names_function(recipe.model) and not run_code:
         raise ValueError(
@@ -190,25 +218,9 @@ def load_run(path: str | Path, *, run_code: bool = False) -> Run:
     return Run(record, recipe, model.eval(), tuple(facts["classes"]), folder)
 
 
-def _student(record: Record, folder: RunFolder) -> Run:
-    """A run of PATE: its student."""
-    from sfumato.learning.pate.run_students import read_student
-
-    recipe, model = read_student(folder)
-    return Run(record, recipe, model, tuple(record.facts["data"]["classes"]), folder)
-
-
-def _linear(record: Record, folder: RunFolder) -> Run:
-    """A run that is one fit."""
-    from sfumato.learning.erm.run_models import read_linear
-
-    recipe, model = read_linear(folder)
-    return Run(record, recipe, model, tuple(record.facts["data"]["classes"]), folder)
-
-
-def _of_private_labels(record: Record, folder: RunFolder) -> Run:
-    """A run with private labels."""
-    from sfumato.learning.label_dp.run_models import read_label_model
-
-    recipe, model = read_label_model(folder)
+def _of_method(record: Record, folder: RunFolder) -> Run:
+    """A run of a method with a room of its own."""
+    module, name = _READERS[record.method]
+    read = getattr(importlib.import_module(f"sfumato.learning.{module}"), name)
+    recipe, model = read(folder)
     return Run(record, recipe, model, tuple(record.facts["data"]["classes"]), folder)
