@@ -22,7 +22,7 @@ LONG = {
         "reports.md",
         "train.md",
     },
-    "python": {"train.md", "training.md"},
+    "python": {"attacks-models.md", "label-privacy.md", "train.md", "training.md"},
 }  # of some seconds each; the README and the command line's page always run
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -23,6 +23,7 @@ DELTAS = (1e-3, 1e-5, 1e-8, 1e-10, 1e-11, 1e-12)
 
 @settings(max_examples=25)
 @given(st.floats(-1, 1), st.floats(0.5, 5.5))
+@pytest.mark.slow
 def test_many_gaussian_steps_are_never_below_one_release_of_them_all(log_mu, log_steps):
     mu, steps = 10**log_mu, int(10**log_steps)
     grid = max(min(1e-4, mu / steps**0.5 / 10), 2 * (mu**2 + 15 * mu) / 2**20)

@@ -77,6 +77,7 @@ def two_noises(epsilon):
 
 
 @pytest.mark.parametrize("total", [0.5, 1.0, 4.0])
+@pytest.mark.slow
 def test_on_private_counts_no_guess_beats_what_epsilon_allows(total):
     """Half of the budget for each question. A noise scale off by a tenth fails at 4."""
     data, coins, rounds = {yes: table(yes) for yes in (False, True)}, SeededCoins(2), 10_000

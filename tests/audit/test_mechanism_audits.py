@@ -140,6 +140,7 @@ def test_the_bound_exceeds_a_tight_claim_no_more_often_than_it_says():
     assert excesses(draw, [(0, 1)], 1.0, 300, 0.8) <= allowed(300, 0.2)
 
 
+@pytest.mark.slow
 def test_a_search_over_many_pairs_is_covered_by_the_confidence():
     """All pairs are alike and the claim is 0: whatever the search keeps, it kept by luck."""
     rng = np.random.default_rng(8)

@@ -29,6 +29,7 @@ def taught(run, folder, same_coins):
 
 
 @pytest.mark.usefixtures("steady_coins")
+@pytest.mark.slow
 def test_the_noise_of_a_run_is_played(run, taught):
     code, out, err = run(f"{AUDIT} --json")
     assert code == 0, err

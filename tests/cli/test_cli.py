@@ -171,6 +171,7 @@ def test_calibrate_dp_sgd_noise(answer, epsilon, noise):
     assert found["epsilon"] <= epsilon
 
 
+@pytest.mark.slow
 def test_calibrate_steps_and_sample_rate(answer):
     base = "calibrate dp-sgd --epsilon 2 --delta 1e-5 --noise-multiplier 1.7115".split()
     assert answer(base, "--sample-rate", 0.01)["steps"] == pytest.approx(6000, abs=5)

@@ -51,6 +51,7 @@ def folder(tmp_path_factory):
 # --- membership ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_private_run_withstands(run, folder):
     code, out, err = run("attack membership --run a --shadows 4 --epochs 8 --plot c.png --json")
     assert code == 0, err
@@ -119,6 +120,7 @@ def test_mistakes(run, options, message):
 # --- extraction and inversion -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_is_copied(run, folder):
     code, out, err = run(
         "attack extraction --run a --budgets 30,150 --substitute linear --plot e.png --json"
@@ -159,6 +161,7 @@ def test_inversion_refuses(run):
     assert "needs gradients" in err
 
 
+@pytest.mark.slow
 def test_a_missing_feature_is_guessed(run, folder):
     """Beside what is guessed without the model; the table has people who are alike."""
     train = (

@@ -30,6 +30,7 @@ def folder(tmp_path_factory, same_coins):
     return path
 
 
+@pytest.mark.slow
 def test_teachers_are_broken_and_the_student_is_not(run, folder):
     code, out, err = run("attack teachers --run a --number 3 --rows 800 --others 250 --json")
     assert code == 0, err

@@ -3,12 +3,13 @@
 import json
 import re
 import shlex
+from types import SimpleNamespace
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from sfumato.cli.train_adaptive_laplace import adaptive_laplace
+from sfumato.cli.train_adaptive_laplace import _of_run, _paid_there, adaptive_laplace
 from sfumato.data import load_dataset
 from sfumato.learning.recipes import Rate, Recipe, train
 from sfumato.ledger import Budget, Ledger
@@ -89,3 +90,37 @@ def test_what_cannot_be_is_said(run, text, match):
     error, _ = run(text)
     assert isinstance(error, ValueError)
     assert re.search(match, str(error))
+
+
+class _Folder:
+    def __init__(self, ledger):
+        self._ledger = ledger
+
+    def request(self):
+        if self._ledger is None:
+            raise ValueError("no run")
+        return {"ledger": self._ledger}
+
+
+def _run(tmp_path, private=True, claim="a guarantee", ledger="one.db"):
+    facts = {"ledger": {"dataset": "mnist", "entry": 1}}
+    record = SimpleNamespace(private=private, facts=facts, method="dp-sgd", event=None)
+    asked = None if ledger is None else str(tmp_path / ledger)
+    return SimpleNamespace(record=record, claim=claim, folder=_Folder(asked), model=None)
+
+
+def test_a_training_counts_as_paid_in_the_same_ledger_only(tmp_path):
+    one, two = str(tmp_path / "one.db"), str(tmp_path / "two.db")
+    assert _paid_there(_run(tmp_path), one, "mnist")
+    assert not _paid_there(_run(tmp_path), two, "mnist")
+    assert not _paid_there(_run(tmp_path), one, "other")
+    assert not _paid_there(_run(tmp_path), None, "mnist")
+    assert not _paid_there(_run(tmp_path, ledger=None), one, "mnist")
+
+
+@pytest.mark.parametrize("wrong", [{"private": False}, {"claim": None}])
+def test_a_run_that_protects_nobody_tells_no_relevance(tmp_path, monkeypatch, wrong):
+    found = _run(tmp_path, **wrong)
+    monkeypatch.setattr("sfumato.learning.recipes.loading.load_run", lambda path: found)
+    with pytest.raises(ValueError, match="relevance-run must be a run"):
+        _of_run(tmp_path, None, "mnist")

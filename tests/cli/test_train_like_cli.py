@@ -11,6 +11,7 @@ FIRST = (
 )
 
 
+@pytest.mark.slow
 def test_a_record_is_enough_to_train_by(run, folder):
     assert run(f"{FIRST} --out a")[0] == 0
     assert run("train dp-sgd --data digits --like a/record.json --evaluations 0 --out b")[0] == 0

@@ -74,6 +74,7 @@ def test_cut_off_it_goes_on(run, tmp_path):
     assert answers.count('"teachers"') == 20
 
 
+@pytest.mark.slow
 def test_public_inputs_from_a_file(run, tmp_path):
     np.save(tmp_path / "more.npy", np.zeros((30, 8, 8, 1), dtype=np.uint8))
     code, _, _ = run(f"{SMALL} --unlabelled more.npy --out a --json")
@@ -191,6 +192,7 @@ def test_mistakes_about_ones_own_teachers(run, tmp_path, labels, options, words)
 # --- by a record, and options ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_would_change_a_recorded_recipe_is_refused(run, tmp_path, labels):
     made = f"{OWN} --teacher-labels labels.npy --sigma 2 --answers 20 --tuned-on elsewhere"
     assert run(f"{made} --student-option rate=0.01 --out a")[0] == 0

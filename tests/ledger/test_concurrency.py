@@ -35,6 +35,7 @@ def test_sixteen_processes_open_a_fresh_ledger_and_spend_it_to_the_last_unit(url
     ledger.close()
 
 
+@pytest.mark.slow
 def test_readers_and_writers_do_not_lock_each_other_out(url):
     assert run("watch", url, 16, 4) > 16
     ledger = Ledger(url)

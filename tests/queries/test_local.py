@@ -93,6 +93,7 @@ def test_many_noises_are_normal():
 
 
 @pytest.mark.parametrize("n", [1, 4, 30])
+@pytest.mark.slow
 def test_means_of_few_people_are_covered(n):
     survey, coins = LocalMean(-2, 6, epsilon=0.7), SeededCoins(n)
     numbers = np.linspace(-2, 6, n) if n > 1 else np.array([5.0])

@@ -33,6 +33,7 @@ def noise_of(table, query):
     return query.plan(table.facts).noise.mechanisms
 
 
+@pytest.mark.slow
 def test_credit_ratings_with_noisy_counts_of_standard_deviation_2(ledger):
     people = protect(
         credit_ratings(),

@@ -181,6 +181,7 @@ JUNK = [None, "x", -1, 1e300, 10**400, [], {}, [None], True]
 
 @settings(max_examples=8)
 @given(st.data())
+@pytest.mark.slow
 def test_whatever_is_deleted_or_damaged_is_not_invented(runs, data):
     deleted_or_damaged(runs, data, to_markdown)
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sfumato.core.guarantee import Guarantee
     from sfumato.data import Dataset
     from sfumato.learning.adaptive_laplace import AdaptiveLaplaceRecipe, AdaptiveLaplaceTrained
+    from sfumato.learning.recipes.loading import Run
     from sfumato.learning.relevance import KnownModel
 
 __all__ = ["adaptive_laplace"]
@@ -183,9 +184,32 @@ def _of_run(path: Path, ledger: str | None, dataset: str) -> KnownModel:
     from sfumato.learning.relevance import KnownModel
 
     run = load_run(path)
-    paid = run.record.facts.get("ledger", {}).get("dataset")
-    charged = ledger is not None and paid == dataset
+    if not run.record.private:
+        raise ValueError(
+            f"relevance-run must be a run whose noise was private, got {path}, made with seeded "
+            "coins: train again without them"
+        )
+    if run.claim is None:
+        raise ValueError(
+            f"relevance-run must be a run that protects whole records, got {path} by "
+            f"{run.record.method}: take one by dp-sgd or pate"
+        )
+    charged = _paid_there(run, ledger, dataset)
     return KnownModel.privately_trained(run.model, run.record.event, charged=charged)
+
+
+def _paid_there(run: Run, ledger: str | None, dataset: str) -> bool:
+    """Whether this ledger was charged for the run, for the same data; no if that is not known."""
+    from sfumato.learning.erm.charging import same_ledger
+
+    try:
+        before = run.folder.request().get("ledger")
+    except ValueError:  # the curator's folder stayed elsewhere
+        return False
+    paid = run.record.facts.get("ledger", {}).get("dataset")
+    if ledger is None or not before or paid != dataset:
+        return False
+    return same_ledger(str(before), ledger)
 
 
 # --- what is said ---------------------------------------------------------------------------------

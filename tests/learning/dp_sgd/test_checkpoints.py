@@ -457,6 +457,7 @@ def run(script, *args):
     )
 
 
+@pytest.mark.slow
 def test_one_process_writes_at_a_time_and_others_may_read(tmp_path):
     store = Checkpoints(tmp_path / "run", DIGEST)
     store.note_started(0)
@@ -474,6 +475,7 @@ def test_one_process_writes_at_a_time_and_others_may_read(tmp_path):
     assert store.started == 1
 
 
+@pytest.mark.slow
 def test_kill_9_at_any_time(tmp_path):
     """A child that saves in a loop is killed thirty times; nothing that it reported is lost."""
     script = """

@@ -152,6 +152,7 @@ def data(seed, count=1):
 
 @pytest.mark.parametrize("around", AMBIENT)
 @pytest.mark.parametrize("how", ["eager", "traced"])
+@pytest.mark.slow
 def test_ambient_precision_does_not_reach_norms_and_sums(kit, monkeypatch, around, how):
     seen = []
 

@@ -101,6 +101,7 @@ def test_calibration_never_exceeds_its_target(lots, relation, accountant, epsilo
     assert found.epsilon > epsilon
 
 
+@pytest.mark.slow
 def test_the_most_steps():
     for more in ({}, {"accountant": "rdp"}, {"schedule": NoiseSchedule.linear(1.5, 0.7, 3)}):
         plan = make(epsilon=1.0, noise_multiplier=1.5, **more)
@@ -135,6 +136,7 @@ def test_errors_name_the_value_and_the_remedy(given_, message):
         make(**given_)
 
 
+@pytest.mark.slow
 def test_a_schedule_may_not_go_below_the_least_noise():
     schedule = NoiseSchedule(((0.5, 1.0), (0.5, 0.001)))
     with pytest.raises(ValueError, match="noise_multiplier must be at least"):
@@ -256,6 +258,7 @@ def test_claims_that_do_not_hold_are_refused():
 # --- clipping -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_adaptive_count_is_part_of_the_plan():
     plan = plan_of(clipping=Adaptive(1.0))
     assert plan.clipping == Adaptive(1.0, count_noise=30.0)

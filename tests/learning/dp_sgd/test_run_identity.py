@@ -133,6 +133,7 @@ def test_a_loop_that_was_left_goes_on(runs):
     assert runs.ledger.verify("people").ok
 
 
+@pytest.mark.slow
 def test_a_second_handle_does_not_let_go_of_the_first_ones_lock(tmp_path):
     folder = tmp_path / "run"
     first = Checkpoints(folder, "abc")

@@ -320,3 +320,10 @@ def test_models_that_nobody_knows_of_are_not_taken_up(images, tmp_path):
     (tmp_path / "a" / "ensemble.json").unlink()
     with pytest.raises(ValueError, match=r"has models and no ensemble\.json"):
         train_ensemble(*arguments, folder=tmp_path / "a")
+
+
+def test_states_of_nobody_knows_what_are_not_taken_up(tmp_path):
+    """Without the file that says whose they are, they may be of other rows."""
+    (tmp_path / "unfinished-000.safetensors").write_bytes(b"")
+    with pytest.raises(ValueError, match="Give another folder"):
+        store.Store(tmp_path).claim_as({"rows": "mine"})

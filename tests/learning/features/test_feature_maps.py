@@ -109,7 +109,7 @@ def test_no_rows_have_no_features(features, images):
 
 
 def test_unknown_kinds():
-    with pytest.raises(ValueError, match="network, none, pca, scattering"):
+    with pytest.raises(ValueError, match="network, none, pca, relevance, scattering"):
         FeatureMap.from_dict({"kind": "magic"})
 
 

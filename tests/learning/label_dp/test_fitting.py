@@ -83,6 +83,7 @@ def test_half_precision_runs() -> None:
     assert (logits_of(model, x).argmax(dim=1) == labels).double().mean() > 0.9
 
 
+@pytest.mark.slow
 def test_a_compiled_network_is_the_same(monkeypatch) -> None:
     x, _, targets = task()
     recipe, compiled = LabelRecipe(1.0, epochs=2, batch=100), torch.compile

@@ -79,6 +79,7 @@ def test_three_stages(data, tmp_path) -> None:
     assert found.accuracy > 0.96
 
 
+@pytest.mark.slow
 def test_images_by_wavelets(tmp_path) -> None:
     from sfumato.data import load_dataset
 

@@ -113,6 +113,7 @@ def test_what_is_assumed_is_no_ones_votes():
     assert sum(part for _, part in ASSUMED) == 1
 
 
+@pytest.mark.slow
 def test_publishing_pays_where_many_agree():
     """Of 1,000 answers: less than what holds for all data, own cost included."""
     aggregator, teachers = GaussianMax(40.0), 250

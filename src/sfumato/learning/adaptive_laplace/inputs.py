@@ -94,7 +94,8 @@ class NoisyInputs:
         """The c of each input: beta_j / d, cut so that they add up to 1 at most, exactly."""
         shares = np.asarray(self.shares)
         cut = np.floor(shares / (shares.sum() * (1 + 2.0**-40)) * _STEPS) / _STEPS
-        assert cut.sum() <= 1  # multiples of 2^-40 below 2^12: exact
+        if cut.sum() > 1:  # multiples of 2^-40 below 2^12: exact
+            raise ArithmeticError("shares add up to more than all of epsilon")
         return cut
 
     @property

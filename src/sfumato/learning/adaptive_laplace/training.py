@@ -136,6 +136,7 @@ def train_adaptive_laplace(
     size = recipe.told_shape(shape)
     source = recipe.source.known(size) if known is None else known
     _check_takes(source, size)
+    torch.zeros(1, device=device)  # or says why not, before anything is paid
     folder = RunFolder(out)
     folder.begin({"adaptive_laplace": recipe.to_dict()} | dict(request or {}))
     charge = Charge(ledger, dataset, analyst, METHOD)

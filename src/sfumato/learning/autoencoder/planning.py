@@ -44,6 +44,7 @@ from sfumato.learning.erm.classifiers import PrivateLogisticRegression
 
 __all__ = ["Head", "RunPlan", "planned"]
 
+_DESCENT = "floating point, ideal Gaussian assumed; codes taken to be a function of each row alone"
 _UP, _DOWN = 1 + 2.0**-30, 1 - 2.0**-40
 
 
@@ -117,6 +118,7 @@ class RunPlan:
             found["descent"] = {
                 "steps": self.descent.steps,
                 "noise_multiplier": self.descent.noise_multiplier,
+                "arithmetic": _DESCENT,
             }
         return found | ({} if self.head is None else {"head": self.head.facts(width)})
 
@@ -193,8 +195,11 @@ def _all_normal(
     plan = _composed(recipe, releases, head, records)
     parts = [event.noise_multiplier for event in _parts(plan) if isinstance(event, GaussianEvent)]
     together = composed_multiplier((m, 1) for m in parts)
-    assert len(parts) == len(_parts(plan))
-    assert gaussian_epsilon(together, recipe.delta) <= recipe.epsilon
+    if len(parts) != len(_parts(plan)) or gaussian_epsilon(together, recipe.delta) > recipe.epsilon:
+        raise ValueError(
+            f"epsilon must be one that layers and head can share, got {recipe.epsilon!r}: take "
+            "another, or head='none'"
+        )
     return plan
 
 

@@ -127,7 +127,7 @@ def train_autoencoder(
     charge = run_charge(ledger, dataset, analyst)
     try:
         charge.make(plan.event, recipe.delta, {METHOD: recipe.way, "head": recipe.head})
-    except LedgerError:  # nothing was charged, and no row was read
+    except (LedgerError, ValueError):  # nothing was charged, and no row was read
         folder.abandon()
         raise
     model = _learnt(recipe, plan, data, coins, device, observer or Shown())

@@ -55,7 +55,7 @@ class Store:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.folder / "ensemble.json"
         if not path.exists():
-            if any(self.folder.glob("models-*")):
+            if any(self.folder.glob("models-*")) or any(self.folder.glob("unfinished-*")):
                 raise ValueError(
                     f"folder must be new, or say what it holds, but {self.folder} has models and "
                     "no ensemble.json: they may be of other rows. Give another folder"

@@ -119,16 +119,16 @@ def train_functional(
     """
     _check(recipe, data, ledger is not None)
     plan = planned(recipe, data)
+    shape, watching = input_shape(data.shape), observer or Shown()
+    prepared = Prepared(recipe.features, shape, device, None, watching, coins)
     folder = RunFolder(out)
     folder.begin({METHOD: recipe.to_dict()} | dict(request or {}))
     charge = Charge(ledger, dataset, analyst, METHOD)
     try:
         charge.make(plan.event, recipe.delta, {METHOD: recipe.to_dict()})
-    except LedgerError:  # nothing was charged, and no weight was learnt
+    except (LedgerError, ValueError):  # nothing was charged, and no weight was learnt
         folder.abandon()
         raise
-    shape, watching = input_shape(data.shape), observer or Shown()
-    prepared = Prepared(recipe.features, shape, device, None, watching, coins)
     rows = prepared.applied(data.train.inputs, data.bounds).flatten(1).cpu()
     labels = labels_of(data.train.labels, plan.classes)
     weights = fitted_weights(plan, rows, labels, coins=coins)

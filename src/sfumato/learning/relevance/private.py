@@ -14,8 +14,12 @@ noise of scale 1 / epsilon, or 2 / epsilon, on each number makes the sum epsilon
 replacements is that sum divided by n, which is public then: sensitivity 2 / n and noise 2 / (n
 epsilon) per input, whatever the number of inputs.
 
-Rounding costs nothing: scaled relevance is cut towards zero to multiples of 2^-30, so ||R_i||_1 <=
-1 holds exactly and sums of up to 2^22 records are exact. Relevance that is not finite counts as 0.
+Rounding. Scaled relevance is cut towards zero to multiples of 2^-30, so ||R_i||_1 <= 1 holds for up
+to 2^22 inputs, and sums of up to 2^22 records are exact. Relevance that is not finite counts as 0.
+What is assumed: a record's relevance, computed in double precision in batches of one shape, is a
+function of the record alone. Products of matrices may be rounded by a row's place in a batch, and a
+record that is removed moves others to other places; what differs is about 1e-17, far below the cut,
+but that it never crosses one is not proved. Replacing a record moves no other.
 
 Reference: Phan, Wu, Hu and Dou, "Adaptive Laplace mechanism: differential privacy preservation in
 deep learning", ICDM 2017, arXiv:1709.05750, lemma 1, where each input is bounded by itself (2 d / n
@@ -50,7 +54,7 @@ from sfumato.mechanisms.laplace import Laplace
 __all__ = ["PrivateRelevance", "RelevanceRelease", "relevance_sum", "scaled_relevance"]
 
 _STEPS = 2.0**30
-_JUST_BELOW = 1 - 2.0**-40  # more than the rounding of a norm
+_JUST_BELOW = 1 - 2.0**-30  # more than the rounding of a norm of 2^22 numbers
 _DEFAULT = EpsilonRule()
 _Told = Callable[[int, int], object]
 

@@ -11,7 +11,8 @@ convolutions and average pooling share it by a :class:`~sfumato.learning.relevan
 of a maximum, the winner takes all; rectifiers and changes of shape hand on what arrives.
 
 Every record is treated by itself, and computed in double precision, in batches of one size (the
-last is filled up with zeros), so that no record's numbers depend on which others there are.
+last is filled up with zeros): which others there are does not matter, but for the last bits of
+products that may be rounded by a record's place in its batch.
 """
 
 from __future__ import annotations

@@ -45,8 +45,9 @@ class RelevanceScaling(FeatureMap):
     """x_j -> x_j beta_j^power, with shares beta from one Laplace release of relevance.
 
     Formal guarantees
-        - The network is public, so each record's scaled relevance is of the record alone, and of L1
-          norm 1 at most. Added, removed or zeroed out (inputs of 0 have relevance 0), a record
+        - The network is public, so each record's scaled relevance is of the record alone (taken to
+          be so to the last bit; see :mod:`~sfumato.learning.relevance.private`), and of L1 norm 1
+          at most. Added, removed or zeroed out (inputs of 0 have relevance 0), a record
           moves the sum by at most 1; replaced, by at most 2.
         - Laplace noise of scale ``noise_multiplier`` on each number: epsilon is 1 over it, or 2
           over it under replacements. Shares and scales follow from the noisy sum.
@@ -110,7 +111,10 @@ class RelevanceScaling(FeatureMap):
     @property
     def provenance(self) -> str:
         """The public network; the rest is learnt from private rows, and charged."""
-        return f"{self.source.provenance}; relevance of the private rows by it is charged"
+        return (
+            f"{self.source.provenance}; relevance of the private rows by it is charged (computed "
+            "in floating point, taken to be a function of each row alone)"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, with ``"kind"``."""

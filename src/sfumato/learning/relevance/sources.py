@@ -24,7 +24,6 @@ from safetensors.torch import load
 from torch import nn
 
 from sfumato.core import validation
-from sfumato.learning.features.network import _bytes, _check_names, _checked_digest, _digest
 from sfumato.learning.models import make_model
 from sfumato.learning.relevance.known import KnownModel
 
@@ -65,6 +64,8 @@ class PublicSource:
         object.__setattr__(self, "options", options)
         object.__setattr__(self, "path", str(self.path))
         if self.path:
+            from sfumato.learning.features.network import _checked_digest
+
             validation.name("source", self.source)
             object.__setattr__(self, "sha256", _checked_digest(self.sha256, self.path))
 
@@ -82,6 +83,8 @@ class PublicSource:
         return KnownModel.public(made.eval(), self.provenance)
 
     def _load(self, model: nn.Module) -> None:
+        from sfumato.learning.features.network import _bytes, _check_names, _digest
+
         content = _bytes(self.path)
         if _digest(content) != self.sha256:
             raise ValueError(

@@ -119,6 +119,7 @@ def without_cut(monkeypatch, error=TypeError):
 
 
 @pytest.mark.parametrize(("kind", "scale"), [("resnet", 8.0), ("transformer", 1.0)])
+@pytest.mark.slow
 def test_the_rearranged_step_is_the_traced_step(kind, scale, monkeypatch, stand_ins, sums_of):
     make, shape = CASES[kind]
     model, data = make(), batch(shape, 12)
@@ -252,6 +253,7 @@ def test_what_sums_read_is_stored_and_read_by_norms(stand_ins, graph_of):
         assert all(n.target is store for n in floats - scales), kind
 
 
+@pytest.mark.slow
 def test_norms_come_with_their_gradients(stand_ins, graph_of):
     """The last layer's norm is found before the first layer's gradient, not at the end."""
     _, module = graph_of(ResNet(2), in_bfloat16, batch((3, 8, 8), 12))

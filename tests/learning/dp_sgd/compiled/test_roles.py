@@ -85,6 +85,7 @@ def test_the_users_setting_reaches_the_model(stand_ins, setting, sums_of):
 
 
 @pytest.mark.parametrize(("make", "shape"), [(mlp, (4,)), (cnn, (3, 6, 6))])
+@pytest.mark.slow
 def test_products_of_norms_are_kept_whole(make, shape, setting, sums_of, graph_of, monkeypatch):
     model, data = make(), batch(*shape)
     step, found = sums_of(model, loss, data)
@@ -133,6 +134,7 @@ def test_a_kernels_gradient_is_kept_whole(setting):
     assert torch.allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_channels_last_changes_nothing_but_the_layout(stand_ins, sums_of, graph_of):
     model, data = cnn(), batch(3, 6, 6)
     expected = sums_of(model, loss, data, channels_last=False)[1]
