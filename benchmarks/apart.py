@@ -28,7 +28,8 @@ class Apart:
             sys.executable, BENCHMARK, "--one", "--tasks", task, "--precisions", precision,
             "--engines", engine, "--steps", str(given.steps), "--device", given.device,
             "--memory", str(given.memory), "--fastdp", given.fastdp, "--rows", str(given.rows),
-            "--turns", *["--tiny"] * given.tiny, *["--largest"] * given.largest,
+            "--guess", str(given.guess), "--turns", *["--tiny"] * given.tiny,
+            *["--largest"] * given.largest,
         ]  # fmt: skip
         threads = {"TORCHINDUCTOR_COMPILE_THREADS": "2"} if given.together > 1 else {}
         self.job, self.until = job, time.monotonic() + given.limit

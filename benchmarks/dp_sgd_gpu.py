@@ -214,9 +214,10 @@ def measure(given: argparse.Namespace) -> Result:
     result |= {"ms": statistics.median(times), "quartiles": statistics.quantiles(times, n=4)}
     result["bytes"] = peak_memory(given.device)
     if given.largest:
-        clip = setting.clip
+        clip, begin = setting.clip, given.guess or rows
+        engine.close()
         del setting, engine, batches
-        result["largest"] = largest_batch(lambda n: needed(given, n, clip), rows, room(given))
+        result["largest"] = largest_batch(lambda n: needed(given, n, clip), begin, room(given))
     return result
 
 
@@ -237,18 +238,23 @@ def needed(given: argparse.Namespace, rows: int, clip: float) -> int | None:
         return None  # a rehearsal has no limit of its own
     torch._dynamo.reset()
     forget(given.device)
+    setting = engine = batch = None
     try:
         setting, engine = build(given, rows, clip)
         batch = setting.task.batch(rows, given.device)
         for _ in range(3):
             engine.step(*batch)
         synchronise(given.device)
-        return peak_memory(given.device)
+        used = peak_memory(given.device)
+        print(f"{rows} rows: {used / 2**20:.0f} MiB", file=sys.stderr, flush=True)
+        return used
     except Exception as error:  # compilers wrap it in errors of their own
         if "out of memory" not in str(error):
             raise
         return None
     finally:
+        if engine is not None:
+            engine.close()
         setting = engine = batch = None
         torch._dynamo.reset()
         forget(given.device)
@@ -416,6 +422,7 @@ def arguments() -> argparse.Namespace:
     add("--together", type=at_least_one, default=1, help="so many engines compile at a time")
     add("--largest", action="store_true", help="also find the largest batch that fits")
     add("--memory", type=float, default=0, help="GiB at most")
+    add("--guess", type=int, default=0, help="where to begin the search for the largest batch")
     add("--fastdp", default="", help="a checkout of fast-differential-privacy")
     add("--limit", type=float, default=300, help="seconds for one engine")
     add("--out", default="dp_sgd_gpu.jsonl", help="results are appended here")

@@ -41,6 +41,9 @@ class Engine(ABC):
     def step(self, x: Tensor, y: Tensor) -> None:
         """One whole step."""
 
+    def close(self) -> None:  # noqa: B027  # most have nothing to leave
+        """Leaves what was entered; there is no step after that."""
+
     def clipped_sum(self, x: Tensor, y: Tensor) -> Sums:
         """The clipped sum of a batch, before noise."""
         raise NotImplementedError
@@ -154,6 +157,10 @@ class Sfumato(Engine):
         self._add(x, y)
         self.noisy.apply(self.number % 1000)
         self.number += 1
+
+    def close(self) -> None:
+        """Takes the hooks off the model."""
+        self.attached.__exit__(None, None, None)
 
     def clipped_sum(self, x: Tensor, y: Tensor) -> Sums:
         """What noise would be added to; the lot is emptied again."""

@@ -32,6 +32,7 @@ from torch.utils import _pytree as pytree
 from sfumato.learning.dp_sgd.clipped_sum import ClippedSum, clip_and_sum, group_norms
 from sfumato.learning.dp_sgd.clipping import Adaptive
 from sfumato.learning.dp_sgd.compiled.captured import Captured
+from sfumato.learning.dp_sgd.compiled.collecting import without_collection
 from sfumato.learning.dp_sgd.compiled.exact_products import keep_whole
 from sfumato.learning.dp_sgd.compiled.rematerialised import (
     as_traced,
@@ -128,10 +129,12 @@ class CompiledSum:
         key = (units, spec, tuple(map(_kind, leaves)), self._training(), loss_scale, _allowed())
         # Mixed precision is part of the graph where the loss asks for it, and nowhere else.
         with torch.autocast(self._device.type, enabled=False):
-            if key not in self._graphs:
+            first = key not in self._graphs
+            if first:
                 self._graphs[key] = self._compiled(leaves, spec, units, loss_scale, inputs)
             step = self._graphs[key]
-            with full_precision() if step.exactly else contextlib.nullcontext():
+            precision = full_precision() if step.exactly else contextlib.nullcontext()
+            with precision, without_collection(first):
                 losses, norms, *sums = step.call(*inputs)
         found = dict(zip(step.names, sums, strict=True))
         whole = part.last and self._total.facts.units == 0  # its sums need no other place
