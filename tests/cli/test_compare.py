@@ -145,9 +145,11 @@ def test_all_methods_on_digits(run):
     assert code == 0
     accuracy = {row["method"]: row["accuracy"] for row in found["rows"]}
     assert set(accuracy) | set(found["left_out"]) == {
-        "erm-input", "erm-objective", "erm-functional", "erm-output", "erm-sgd", "dp-sgd",
-        "dp-sgd-cnn", "pate", "label-dp", "plain",
+        "erm-input", "adaptive-laplace", "erm-objective", "erm-functional", "functional-network",
+        "autoencoder", "erm-output", "erm-sgd", "dp-sgd", "dp-sgd-cnn", "pate", "label-dp", "plain",
     }  # fmt: skip
     assert accuracy["plain"] > 0.8
     assert accuracy["dp-sgd"] > 0.5
+    assert accuracy["functional-network"] > 0.4
+    assert accuracy["autoencoder"] > 0.4
     assert accuracy["label-dp"] > 0.5

@@ -58,6 +58,7 @@ def test_a_run_its_ledger_and_its_folder(run, tmp_path):
     assert record["facts"]["accuracy"] == found["accuracy"]
     assert record["facts"]["ledger"]["dataset"] == "digits"
     assert record["parameters"]["recipe"]["pool"] == 2
+    assert record["facts"]["tuning"].endswith("public data; as given by the operator: pool")
     error, _ = run(f"{command} --out b")
     assert "digits" in str(error)
     assert not (tmp_path / "b").exists()
@@ -84,6 +85,21 @@ def test_relevance_by_a_private_run_costs_what_that_did(run, tmp_path):
         (f"{SMALL} --model-option x --out a", "NAME=VALUE"),
         (f"{SMALL} --relevance-model cnn --out a", "cnn|Tanh|8"),
         (f"{SMALL} --label-share 1.5 --out a", "label_share"),
+        (f"{SMALL} --pool 9 --dry-run", "pool must be"),
+        (f"{SMALL} --relevance-model cnn --dry-run", "cnn|Tanh|8"),
+        (f"{SMALL} --model nothing --dry-run", "model must be one of"),
+        (
+            f"{SMALL} --relevance-run r --relevance-model mlp --dry-run",
+            "--relevance-model must be left out with --relevance-run, got mlp and r",
+        ),
+        (
+            f"{SMALL} --relevance-run r --relevance-classes 10 --out a",
+            "--relevance-classes must be left out with --relevance-run",
+        ),
+        (
+            f"{SMALL} --relevance-run r --relevance-weights w --out a",
+            "--relevance-weights must be left out with --relevance-run, got w and r",
+        ),
     ],
 )
 def test_what_cannot_be_is_said(run, text, match):

@@ -70,13 +70,22 @@ def test_a_run_its_ledger_and_its_folder(run, tmp_path):
     assert "accuracy" not in found  # measured on rows that nobody declared to be public
     record = json.loads((tmp_path / "a" / "record.json").read_text())
     assert record["facts"]["ledger"]["dataset"] == "people"
-    assert record["facts"]["tuning"] == "sfumato's defaults, chosen on public data"
+    assert record["facts"]["tuning"].endswith("public data; as given by the operator: widths")
     again = run(f"{command} --out b")
     assert again.exit_code != 0
     assert not (tmp_path / "b").exists()
     shown = run(f"{SMALL} --test people.csv --out c").stdout
     assert "for your eyes only" in shown
     assert "squared error" in shown
+
+
+def test_a_dry_run_checks_what_a_run_checks(run, tmp_path):
+    """Of a budget that is for all rows, the first ones cannot be charged under add-remove."""
+    for last in ("--dry-run", "--out a"):
+        made = run(f"{SMALL} --rows 100 --ledger l.db --dataset people {last}")
+        assert "rows must be left out" in str(made.exception)
+    assert not (tmp_path / "a").exists()
+    assert not (tmp_path / "l.db").exists()
 
 
 @pytest.mark.parametrize(

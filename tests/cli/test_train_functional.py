@@ -47,10 +47,26 @@ def test_a_run_its_folder_and_its_report(run, tmp_path):
     record = json.loads((tmp_path / "a" / "record.json").read_text())
     assert record["method"] == "functional"
     assert record["parameters"]["recipe"]["hidden"] == [3]
+    assert record["facts"]["tuning"].startswith("not stated")  # activation and rounds were given
     run("report a -o a.html")
     text = (tmp_path / "a.html").read_text()
     assert "functional" in text
     assert "replace-one" in text
+
+
+def test_what_was_given_is_said(run, tmp_path):
+    recipe = json.loads(run(f"{DIGITS} --hidden 3 --epsilon 2 --dry-run --json"))["recipe"]
+    assert recipe["origin"].endswith("public data; as given by the operator: hidden, pool")
+    recipe = json.loads(run("functional --data digits --epsilon 2 --dry-run --json"))["recipe"]
+    assert recipe["origin"].endswith("chosen on public data")
+
+
+def test_a_dry_run_checks_what_a_run_checks(run, tmp_path):
+    """Of a budget that is for all rows, the first ones cannot be charged under add-remove."""
+    for last in ("--dry-run", "--out a"):
+        with pytest.raises(ValueError, match="rows must be left out"):
+            run(f"{DIGITS} --epsilon 2 --rows 100 --ledger l.db --dataset d {last}")
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_ledger_pays_first(run, tmp_path):

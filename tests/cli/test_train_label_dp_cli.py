@@ -54,6 +54,30 @@ def test_a_run_its_ledger_its_report_and_another_like_it(run, tmp_path):
     assert again["parameters"] == record["parameters"]
 
 
+def test_learning_from_inputs_first(run, tmp_path):
+    code, out, _ = run("train label-dp --data digits --epsilon 1 --preset contrastive --dry-run")
+    assert code == 0
+    assert "150 epochs on inputs alone" in " ".join(out.split())
+    begin = (
+        "train label-dp --data digits --preset contrastive --network small-cnn --epochs 1 "
+        "--network-option width=2 --pretraining-epochs 0.1 --stages 1 --device cpu --no-progress "
+        "--json"
+    )
+    code, _, _ = run(f"{begin} --epsilon 4 --out a")
+    assert code == 0
+    body = "a/curator/pretrained.safetensors"
+    code, out, _ = run(f"{begin} --epsilon 2 --pretrained {body} --out b")
+    assert code == 0
+    assert json.loads(out)["epsilon"] == 2
+    assert (tmp_path / "b/curator/pretrained.safetensors").read_bytes() == (
+        tmp_path / body
+    ).read_bytes()
+    code, _, err = run(f"{begin} --epsilon 2 --pretrained {body} --batch 64 --out c")
+    assert code == 2
+    assert "pretrained must be a body of the same inputs" in " ".join(err.split())
+    assert not (tmp_path / "c").exists()
+
+
 def test_in_pieces(run, tmp_path):
     code, out, _ = run(f"{SMALL} --stages 1 --minutes 1e-9 --out a --json")
     assert code == 0

@@ -12,6 +12,12 @@ import typer
 from sfumato.cli.audit_erm import audit_erm_run, erm
 from sfumato.cli.audit_labels import audit_label_run, labels
 from sfumato.cli.audit_mechanism import mechanism
+from sfumato.cli.audit_network_runs import (
+    audit_adaptive_laplace_run,
+    audit_autoencoder_run,
+    audit_functional_run,
+)
+from sfumato.cli.audit_networks import adaptive_laplace, autoencoder, functional
 from sfumato.cli.audit_pate import audit_pate_run, pate, tell_noise
 from sfumato.cli.options import AsJson, Plot
 from sfumato.cli.output import console, plain_table, print_json, working
@@ -31,6 +37,9 @@ app.command()(mechanism)
 app.command()(pate)
 app.command()(erm)
 app.command()(labels)
+app.command()(functional)
+app.command("adaptive-laplace")(adaptive_laplace)
+app.command()(autoencoder)
 
 Confidence = Annotated[float, typer.Option(help="Of the whole procedure, searches included.")]
 _AUDIT = "audit.json"
@@ -42,11 +51,13 @@ def audit(
     run: Annotated[
         Path | None,
         typer.Option(
-            help="A finished run with canaries (train ... --canaries), or of PATE, label-dp or erm."
+            help="A finished run with canaries (train ... --canaries), or of a method that needs "
+            "none."
         ),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="Of a run of label-dp begun in Python: its data.")
+        str | None,
+        typer.Option(help="Of a run of label-dp or adaptive-laplace begun in Python: its data."),
     ] = None,
     declared: Annotated[
         Path | None, typer.Option(help="What is public about data of your own.")
@@ -66,10 +77,12 @@ def audit(
 ) -> None:
     """Audits a finished run by its canaries, or whatever a subcommand names.
 
-    Three kinds of runs need none. PATE: its votes are in the curator's folder; one vote is moved in
+    Some kinds of runs need none. PATE: its votes are in the curator's folder; one vote is moved in
     every question, answers to both are drawn anew, and the noise is played by itself. Label-dp: its
-    reports, which are there as well, are counted against the true labels. Erm: one release shows
-    nothing of its noise; the same way is audited on a made-up table.
+    reports, which are there as well, are counted against the true labels. Adaptive-laplace: its
+    records are subtracted from what was told of them, which is there, and the noise is left. Erm,
+    functional, autoencoder: one release shows nothing of its noise; the same way at the same price
+    is audited on a made-up table.
 
     Examples:
     sfumato audit --run runs/audited
@@ -114,12 +127,19 @@ def _audited_run(
     data: str | None,
     declared: Path | None,
 ) -> _Audited:
-    from sfumato.learning.recipes.loading import ERM, LABEL_DP, PATE
+    from sfumato.learning.recipes.loading import (
+        ADAPTIVE_LAPLACE,
+        AUTOENCODER,
+        ERM,
+        FUNCTIONAL,
+        LABEL_DP,
+        PATE,
+    )
     from sfumato.learning.runs import RunFolder
 
     folder = RunFolder(run)
     method = folder.record()["method"]
-    if data is not None and method != LABEL_DP:
+    if data is not None and method not in (LABEL_DP, ADAPTIVE_LAPLACE):
         raise ValueError(f"data must be left out for a run of {method}, whose audit reads none")
     if method == PATE:
         found = _Audited(*audit_pate_run(folder, games, confidence, analysis))
@@ -127,6 +147,12 @@ def _audited_run(
         found = _Audited(audit_label_run(folder, confidence, analysis, data, declared))
     elif method == ERM:
         found = _Audited(audit_erm_run(folder, confidence, analysis))
+    elif method == FUNCTIONAL:
+        found = _Audited(audit_functional_run(folder, confidence, analysis))
+    elif method == ADAPTIVE_LAPLACE:
+        found = _Audited(audit_adaptive_laplace_run(folder, confidence, analysis, data, declared))
+    elif method == AUTOENCODER:
+        found = _Audited(audit_autoencoder_run(folder, confidence, analysis))
     else:
         found = _Audited(_by_canaries(folder, analysis or "guesses", confidence))
     folder.write_curator(_AUDIT, found.to_dict())

@@ -54,8 +54,9 @@ def compare(
         str | None,
         option(
             _MODEL,
-            "Some of erm-input, erm-objective, erm-functional, erm-output, erm-sgd, dp-sgd, "
-            "dp-sgd-cnn, pate, label-dp, plain, with commas; all that suit by default.",
+            "Some of erm-input, adaptive-laplace, erm-objective, erm-functional, "
+            "functional-network, autoencoder, erm-output, erm-sgd, dp-sgd, dp-sgd-cnn, pate, "
+            "label-dp, plain, with commas; all that suit by default.",
         ),
     ] = None,
     declared: Source.Declared = None,

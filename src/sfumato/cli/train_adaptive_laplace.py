@@ -20,6 +20,7 @@ from sfumato.cli.train_options import (
     option,
     without_password,
 )
+from sfumato.cli.train_origins import origin_of
 from sfumato.cli.train_telling import print_facts, print_finished
 
 if TYPE_CHECKING:
@@ -37,7 +38,11 @@ _RECIPE = (
     "epochs", "batch", "rate", "unit", "seed",
 )  # fmt: skip
 _UNTUNED = {"epsilon", "unit", "seed"}
-_DEFAULTS = "sfumato's defaults, chosen on public data"
+_SHAPING = ("pool", "model", "model_option", "labels", "relevance_run")
+_PUBLIC = (
+    "relevance_weights", "relevance_source", "relevance_model", "relevance_option",
+    "relevance_classes",
+)  # fmt: skip  # of a public network of relevance
 
 
 def adaptive_laplace(
@@ -74,13 +79,17 @@ def adaptive_laplace(
         option(_RELEVANCE, "A public network's weights (safetensors); one is drawn by default."),
     ] = None,
     relevance_source: Annotated[
-        str, option(_RELEVANCE, "Where they come from, in one line: for the record.")
-    ] = "",
-    relevance_model: Annotated[str, option(_RELEVANCE, "The public network's name.")] = "mlp",
+        str | None, option(_RELEVANCE, "Where they come from, in one line: for the record.")
+    ] = None,
+    relevance_model: Annotated[
+        str | None, option(_RELEVANCE, "The public network's name; mlp.")
+    ] = None,
     relevance_option: Annotated[
         list[str] | None, option(_RELEVANCE, "NAME=VALUE for it; may be repeated.")
     ] = None,
-    relevance_classes: Annotated[int, option(_RELEVANCE, "How many scores it has.")] = 10,
+    relevance_classes: Annotated[
+        int | None, option(_RELEVANCE, "How many scores it has; 10.")
+    ] = None,
     relevance_run: Annotated[
         Path | None,
         option(_RELEVANCE, "Or a run of dp-sgd on the same records; its cost comes on top."),
@@ -154,10 +163,11 @@ def _recipe(said: dict[str, Any], unit: str | None) -> AdaptiveLaplaceRecipe:
     source = _source(said)
     if source is not None:
         given["source"] = source
-    if said["tuned_on"] is not None:
-        given["origin"] = said["tuned_on"]
-    elif not set(given) - _UNTUNED:
-        given["origin"] = _DEFAULTS
+    names = (*_RECIPE, *_SHAPING, *_PUBLIC)
+    asked = {name for name in names if said[name] is not None} - _UNTUNED
+    origin = origin_of(asked, (*_SHAPING, *_PUBLIC), said["tuned_on"])
+    if origin is not None:
+        given["origin"] = origin
     return AdaptiveLaplaceRecipe(**given)
 
 
@@ -165,16 +175,22 @@ def _source(said: dict[str, Any]) -> Any:
     """The public network that was asked for; None for the usual one."""
     from sfumato.learning.relevance.sources import PublicSource
 
-    weights, options = said["relevance_weights"], said["relevance_option"]
-    usual = said["relevance_model"] == "mlp" and said["relevance_classes"] == 10
-    if weights is None and options is None and usual:
+    given = [name for name in _PUBLIC if said[name] is not None]
+    if not given:
         return None
-    if weights is not None and said["relevance_run"] is not None:
-        raise ValueError("relevance-weights must be left out with --relevance-run: give one")
+    if said["relevance_run"] is not None:
+        first = given[0].replace("_", "-")
+        raise ValueError(
+            f"--{first} must be left out with --relevance-run, got {said[given[0]]} and "
+            f"{said['relevance_run']}: relevance is computed with the run's network or with a "
+            "public one, give one of them"
+        )
+    weights = said["relevance_weights"]
     return PublicSource(
-        said["relevance_model"], said["relevance_classes"],
-        "" if weights is None else str(weights), said["relevance_source"],
-        named_values("relevance-option", options), said["seed"] or 0,
+        said["relevance_model"] or "mlp",
+        10 if said["relevance_classes"] is None else said["relevance_classes"],
+        "" if weights is None else str(weights), said["relevance_source"] or "",
+        named_values("relevance-option", said["relevance_option"]), said["seed"] or 0,
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from sfumato.cli.train_options import (
     option,
     without_password,
 )
+from sfumato.cli.train_origins import origin_of
 
 if TYPE_CHECKING:
     from sfumato.data import Declaration
@@ -28,7 +29,7 @@ __all__ = ["autoencoder"]
 _PRIVACY, _MODEL, _TRAINING, _RUN = "Privacy", "Data and model", "Training", "Run"
 _TUNED = ("head_share", "rounds", "gain", "random_gain", "epochs", "lot_size", "clip", "rate")
 _CHANGES = ("epsilon", "delta", "neighbours", "unit", "way", "head", "seed", *_TUNED)
-_DEFAULTS = "sfumato's defaults, chosen on public data"
+_SHAPING = ("widths", "way", "head")
 
 
 def autoencoder(
@@ -110,7 +111,7 @@ def autoencoder(
     from sfumato.learning.recipes.observing import Shown
 
     if dry_run:
-        _tell_plan(plan_of(recipe, loaded), recipe, as_json)
+        _tell_plan(plan_of(recipe, loaded, charged=ledger is not None), recipe, as_json)
         return
     if out is None:
         raise ValueError("out must be given: a new folder for the run (--out runs/codes)")
@@ -137,10 +138,10 @@ def _recipe(declared: Declaration | None, said: dict[str, Any]) -> AutoEncoderRe
         given.setdefault("unit", declared.unit)
     if said["widths"] is not None:
         given["widths"] = _widths(said["widths"])
-    if said["tuned_on"] is not None:
-        given["origin"] = said["tuned_on"]
-    elif not set(_TUNED) & set(given):
-        given["origin"] = _DEFAULTS
+    asked = [name for name in (*_TUNED, *_SHAPING) if said[name] is not None]
+    origin = origin_of(asked, _SHAPING, said["tuned_on"])
+    if origin is not None:
+        given["origin"] = origin
     return AutoEncoderRecipe(**given)
 
 

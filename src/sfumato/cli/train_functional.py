@@ -21,6 +21,7 @@ from sfumato.cli.train_options import (
     option,
     without_password,
 )
+from sfumato.cli.train_origins import origin_of
 
 if TYPE_CHECKING:
     from sfumato.data import Declaration
@@ -37,7 +38,7 @@ _CHANGES = (
     "rounds", "sample_rate", "rate", "damping", "reach", "memory", "seed",
 )  # fmt: skip
 _UNTUNED = {"epsilon", "delta", "neighbours", "unit", "seed"}
-_DEFAULTS = "sfumato's defaults, chosen on public data"
+_SHAPING = ("hidden", "pool", "features", "feature_option")
 _FAINT = 3.0  # a headroom below which noise is most of what is released
 
 
@@ -122,7 +123,7 @@ def functional(
     from sfumato.learning.functional.training import planned, train_functional
 
     if dry_run:
-        _tell_plan(planned(recipe, loaded), as_json)
+        _tell_plan(planned(recipe, loaded, charged=ledger is not None), as_json)
         return
     if out is None:
         raise ValueError("out must be given: a new folder for the run (--out runs/functional)")
@@ -153,10 +154,10 @@ def _recipe(declared: Declaration | None, said: dict[str, Any]) -> FunctionalRec
     if (features := _features(said)) is not None:
         given["features"] = features
         given["centred"] = features.kind in ("none", "mean-pool")
-    if said["tuned_on"] is not None:
-        given["origin"] = said["tuned_on"]
-    elif not set(given) - _UNTUNED - {"hidden", "features", "centred"}:
-        given["origin"] = _DEFAULTS
+    asked = {name for name in (*_CHANGES, *_SHAPING) if said[name] is not None}
+    origin = origin_of(asked - _UNTUNED, _SHAPING, said["tuned_on"])
+    if origin is not None:
+        given["origin"] = origin
     return FunctionalRecipe(**given)
 
 
@@ -168,8 +169,7 @@ def _widths(text: str) -> tuple[int, ...]:
 
 
 def _features(said: dict[str, Any]) -> FeatureMap | None:
-    from sfumato.learning.features import FeatureMap
-    from sfumato.learning.functional.pooling import MeanPool
+    from sfumato.learning.features import FeatureMap, MeanPool
 
     if said["pool"] is not None:
         if said["features"] is not None:

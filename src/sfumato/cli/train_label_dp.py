@@ -31,7 +31,8 @@ __all__ = ["label_dp", "resume_label_dp"]
 
 _PRIVACY, _LEARNING, _RUN = "Privacy", "Learning", "Run"
 _RECIPE = (
-    "mechanism", "targets", "rounds", "temperature", "network", "epochs", "batch", "seed",
+    "mechanism", "targets", "rounds", "temperature", "network", "epochs", "batch",
+    "pretraining_epochs", "seed",
 )  # fmt: skip
 _CHOICES = ("epsilon", "stages", "preset", "first_share", "mixup", "network_option", *_RECIPE)
 
@@ -57,7 +58,11 @@ def label_dp(
     ] = None,
     preset: Annotated[
         str | None,
-        option(_LEARNING, "wavelets, resnet18 or table; by default by the shape of the inputs."),
+        option(
+            _LEARNING,
+            "wavelets, resnet18, contrastive (learns from the inputs first; for images at small "
+            "epsilon) or table; by default by the shape of the inputs.",
+        ),
     ] = None,
     targets: Annotated[
         str | None, option(_LEARNING, "hard, soft or debiased: what networks learn from reports.")
@@ -71,6 +76,9 @@ def label_dp(
     ] = None,
     epochs: Annotated[float | None, option(_LEARNING, "Of each network's training.")] = None,
     batch: Annotated[int | None, option(_LEARNING, "Rows of a step.")] = None,
+    pretraining_epochs: Annotated[
+        float | None, option(_LEARNING, "Over the inputs alone, with --preset contrastive.")
+    ] = None,
     mixup: Annotated[
         float | None, option(_LEARNING, "Alpha of mixup, in all stages; 0 for none.")
     ] = None,
@@ -89,6 +97,10 @@ def label_dp(
     compile: Annotated[
         bool, option(_RUN, "Compile networks; pays for long runs on a GPU.")
     ] = False,
+    pretrained: Annotated[
+        Path | None,
+        option(_RUN, "curator/pretrained.safetensors of a run on the same inputs, to begin with."),
+    ] = None,
     minutes: Annotated[
         float | None, option(_RUN, "Stop after so many; sfumato train resume goes on.")
     ] = None,
@@ -109,6 +121,8 @@ def label_dp(
     sfumato train label-dp --data mnist --epsilon 1 --stages 1 --out runs/one-stage
 
     sfumato train label-dp --data cifar10 --epsilon 2 --half --compile --minutes 9 --out runs/cifar
+
+    sfumato train label-dp --data cifar10 --epsilon 1 --preset contrastive --half --out runs/views
 
     sfumato train label-dp --data census2000 --mechanism alibi --epsilon 2 --out runs/census
 
@@ -135,6 +149,8 @@ def label_dp(
     source = {"data": data, "declared": declaration, "test": test, "rows": rows}
     settings = {"dataset": dataset, "analyst": analyst, "half": half, "compile": compile}
     settings["minutes"] = minutes
+    if pretrained is not None:
+        settings["pretrained"] = str(pretrained.resolve())
     request = {"source": source, "ledger": without_password(ledger), "settings": settings}
     _run(recipe, loaded, Launch(out, request, ledger, device, progress, as_json))
 
@@ -237,6 +253,9 @@ def _tell_plan(recipe: LabelRecipe, data: Dataset, as_json: bool) -> None:
         ("learning", f"{recipe.targets} labels, {recipe.network}, {recipe.epochs:g} epochs"),
         ("hyper-parameters", recipe.origin),
     ]
+    if recipe.pretraining != "none":
+        before = f"{recipe.pretraining}, {recipe.pretraining_epochs:g} epochs on inputs alone"
+        rows.insert(4, ("pre-training", before))
     print_facts("The run would be", rows)
 
 

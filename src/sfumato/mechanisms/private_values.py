@@ -23,7 +23,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["as_bounded", "as_codes", "as_ratio"]
+__all__ = ["as_bounded", "as_codes", "as_floats", "as_ratio"]
 
 _LONGEST = 1000  # decimal places of a Decimal, before or after the point
 
@@ -49,20 +49,20 @@ def as_bounded(
     values: ArrayLike, lower: float, upper: float, default: float
 ) -> NDArray[np.float64]:
     """``values`` as floats in [``lower``, ``upper``]; ``default`` for what is not finite."""
-    floats = _as_floats(values)
+    floats = as_floats(values)
     return np.clip(np.where(np.isfinite(floats), floats, default), lower, upper)
 
 
 def as_codes(values: ArrayLike, categories: int, default: int) -> NDArray[np.int64]:
     """``values`` as whole numbers in 0 .. ``categories`` - 1; ``default`` for everything else."""
-    floats = _as_floats(values)
+    floats = as_floats(values)
     # NaN compares as false. Codes below 2^53 are exact as floats.
     with np.errstate(invalid="ignore"):  # a signalling NaN warns in floor
         inside = (floats >= 0) & (floats < categories) & (floats == np.floor(floats))
     return np.where(inside, floats, default).astype(np.int64)
 
 
-def _as_floats(values: ArrayLike) -> NDArray[np.float64]:
+def as_floats(values: ArrayLike) -> NDArray[np.float64]:
     """An array of any real type at once; anything else one element at a time."""
     if hasattr(values, "__array__"):  # an array, a data frame's column, a tensor, a NumPy scalar
         cells: NDArray[Any] = np.asarray(values)

@@ -59,6 +59,16 @@ def test_what_is_no_number_or_outside_is_moved_silently():
     assert found == pytest.approx(np.array([[2, 4], [2, 4], [3, 2.5]]), abs=1e-4)
 
 
+def test_cells_of_any_kind_become_declared_numbers():
+    told = NoisyInputs(1e9, (1.0, 1.0), lower=2.0, upper=4.0)
+    cells = [[None, "3"], ["x", 2.5], [Fraction(7, 2), 10**400], [object(), np.float32(3)]]
+    found = told.perturb(np.array(cells, dtype=object), coins=SeededCoins(1))
+    wanted = [[2, 2], [2, 2.5], [3.5, 2], [2, 3]]
+    assert found == pytest.approx(np.array(wanted), abs=1e-4)
+    text = told.perturb(np.array([["3", "x"]]), coins=SeededCoins(1))
+    assert text == pytest.approx(np.array([[2, 2]]), abs=1e-4)
+
+
 def test_an_input_without_a_share_is_not_told():
     told = NoisyInputs(1.0, (2.0, 0.0))
     found = told.perturb(np.random.default_rng(1).random((50, 2)), coins=SeededCoins(1))

@@ -126,6 +126,16 @@ def test_other_models_of_what_was_told_are_free(tmp_path):
         learn_again(tmp_path / "none", RECIPE)
 
 
+def test_what_was_told_is_learnt_from_as_it_was_told(tmp_path):
+    """The squares of pixels are the run's, whatever the recipe for the model says."""
+    recipe = replace(RECIPE, pool=2, epsilon=50.0)
+    trained = train_adaptive_laplace(recipe, stripes(), out=tmp_path / "a", coins=SeededCoins(1))
+    rows = inputs_of(stripes().test.inputs, (0.0, 1.0))
+    for other in (RECIPE, replace(RECIPE, pool=4), recipe):
+        again = learn_again(tmp_path / "a", other)
+        assert torch.equal(again(rows), trained.model(rows))
+
+
 # --- what is promised, and who pays ---------------------------------------------------------------
 
 
@@ -205,6 +215,25 @@ def test_what_cannot_be_is_said_before_anything_is_charged(changes, match, tmp_p
         train_adaptive_laplace(
             recipe, stripes(), out=tmp_path / "a", ledger=ledger, dataset="stripes"
         )
+    assert ledger.status("stripes").left == pytest.approx(3.0)
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"shape": (4, 5, 1)}, "must have the shape"),
+        ({"shape": (16,)}, "must have the shape"),
+        ({"train": Examples(np.zeros((5, 4, 4, 1)), np.zeros(4, int))}, "as many as inputs"),
+        ({"test": Examples(np.zeros((5, 4, 3, 1)), np.zeros(5, int))}, "inputs to test on"),
+    ],
+)
+def test_arrays_are_checked_before_anything_is_charged(changes, match, tmp_path, ledger):
+    recipe, data = AdaptiveLaplaceRecipe(1.0), stripes(**changes)
+    with pytest.raises(ValueError, match=match):
+        planned(recipe, data)
+    with pytest.raises(ValueError, match=match):
+        train_adaptive_laplace(recipe, data, out=tmp_path / "a", ledger=ledger, dataset="stripes")
     assert ledger.status("stripes").left == pytest.approx(3.0)
     assert not (tmp_path / "a").exists()
 

@@ -14,6 +14,7 @@ from sfumato.learning.autoencoder import (
     AutoEncoderRecipe,
     learning,
     plan_of,
+    planned,
     read_autoencoder,
     train_autoencoder,
 )
@@ -178,3 +179,59 @@ def test_another_methods_run_is_refused(tmp_path):
     folder.write_record(made)
     with pytest.raises(ValueError, match="run of autoencoder"):
         read_autoencoder(folder)
+
+
+# --- what must not fail a run, and what must before it is paid for --------------------------------
+
+
+def painted(data, channels):
+    """The same pictures with so many channels."""
+    parts = [Examples(np.repeat(x, channels, axis=3), y) for x, y in (data.train, data.test)]
+    return replace(data, train=parts[0], test=parts[1], shape=(4, 4, channels))
+
+
+@pytest.mark.parametrize(("channels", "drawn"), [(1, True), (2, False), (3, True), (5, False)])
+def test_a_picture_of_what_can_be_shown(bars, tmp_path, channels, drawn):
+    recipe = replace(RECIPE, widths=(2,), head="none", rounds=1)
+    made = trained(recipe, painted(bars, channels), tmp_path / "run")
+    assert (made.folder.path / "reconstructions.png").exists() is drawn
+    assert made.folder.finished
+
+
+def test_a_picture_that_cannot_be_drawn_fails_no_run(bars, tmp_path, monkeypatch):
+    def broken(*_, **__):
+        assert (tmp_path / "run" / "record.json").exists()  # all else is written by then
+        assert (tmp_path / "run" / "model.safetensors").exists()
+        raise RuntimeError("no fonts")
+
+    monkeypatch.setattr("sfumato.learning.autoencoder.training.reconstruction_picture", broken)
+    made = trained(replace(RECIPE, head="none"), bars, tmp_path / "run")
+    assert made.folder.finished
+    assert not (tmp_path / "run" / "reconstructions.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"shape": (4, 5, 1)}, "must have the shape"),
+        ({"shape": (16,)}, "must have the shape"),
+        ({"train": Examples(np.zeros((5, 4, 4, 1)), np.zeros(4, int))}, "as many as inputs"),
+        ({"test": Examples(np.zeros((5, 4, 3, 1)), np.zeros(5, int))}, "inputs to test on"),
+        ({"owners": np.arange(3000)}, "owners"),
+    ],
+)
+def test_arrays_are_checked_before_anything_is_charged(bars, tmp_path, changes, words):
+    book, data = Ledger(tmp_path / "l.db"), replace(bars, **changes)
+    book.create("bars", Budget(9.0, 1e-4))
+    with pytest.raises(ValueError, match=words):
+        trained(RECIPE, data, tmp_path / "run", ledger=book, dataset="bars")
+    assert book.status("bars").left == pytest.approx(9.0)
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ValueError, match=words):
+        plan_of(RECIPE, data)
+
+
+def test_rows_that_are_too_wide_are_refused_by_the_plan():
+    assert planned(RECIPE, 2**16, 100, 2).records == 100
+    with pytest.raises(ValueError, match="65536"):
+        planned(RECIPE, 2**16 + 1, 100, 2)

@@ -11,10 +11,17 @@ from sfumato.data import Examples, load_dataset
 from sfumato.learning.comparing.cells import Cell, planned
 from sfumato.learning.comparing.methods import Group, Payer
 from sfumato.learning.comparing.registry import method_called, method_names
-from sfumato.learning.comparing.tasks import Task, quick_features, with_student_inputs
-from sfumato.learning.features import Plain, PrivatePCA, ScatteringFeatures
+from sfumato.learning.comparing.tasks import (
+    Task,
+    quick_features,
+    quick_pool,
+    with_student_inputs,
+)
+from sfumato.learning.features import MeanPool, Plain, PrivatePCA, ScatteringFeatures
 
 from .conftest import made_up
+
+PURE = {"adaptive-laplace", "functional-network"}
 
 
 def task_of(data, **options):
@@ -47,13 +54,14 @@ def test_each_run_promises_what_was_asked_for_or_less(plan):
         assert 0.98 * cell.epsilon <= guarantee.epsilon <= cell.epsilon * (1 + 1e-9)
         labels = method_called(cell.method).group is Group.LABELS
         assert guarantee.unit == ("label" if labels else "record")
-        assert guarantee.delta == (0.0 if labels else 1e-5)
+        assert guarantee.delta == (0.0 if labels or cell.method in PURE else 1e-5)
 
 
 def test_relations_are_one_where_a_method_can(digits, plan):
-    replacing = planned(replace(digits, neighbours=Neighbours.REPLACE_ONE), [1.0])
-    for asked, made in ((Neighbours.ADD_REMOVE, plan), (Neighbours.REPLACE_ONE, replacing)):
-        own = {"erm-input", "erm-sgd", "label-dp"} if asked is Neighbours.ADD_REMOVE else {"pate"}
+    other = planned(replace(digits, neighbours=Neighbours.REPLACE_ONE), [1.0])
+    for asked, made in ((Neighbours.ADD_REMOVE, plan), (Neighbours.REPLACE_ONE, other)):
+        replacing = {"erm-input", "adaptive-laplace", "erm-sgd", "label-dp"}
+        own = replacing if asked is Neighbours.ADD_REMOVE else {"pate"}
         for cell, guarantee in made.promised.items():
             assert (guarantee.neighbours is asked) == (cell.method not in own), cell
 
@@ -76,12 +84,63 @@ def test_the_facts_that_decide_are_public_ones():
         (made_up(), "label-dp", "takes inputs for public"),
         (made_up(), "dp-sgd-cnn", "for images"),
         (made_up(owners=np.arange(400)), "erm-objective", "owners"),
+        (made_up(owners=np.arange(400)), "functional-network", "owners"),
+        (made_up(owners=np.arange(400)), "adaptive-laplace", "owners"),
+        (made_up(owners=np.arange(400)), "autoencoder", "owners"),
     ],
 )
 def test_reasons(data, method, why):
     plan = planned(task_of(data), [1.0], ["dp-sgd", method])
     assert why in plan.left_out[method]
     assert {cell.method for cell in plan.cells} == {"dp-sgd"}
+
+
+@pytest.mark.parametrize("method", ["functional-network", "autoencoder"])
+def test_blanked_out_records_are_no_relation_of_theirs(method):
+    task = task_of(made_up(), neighbours=Neighbours.ZERO_OUT)
+    plan = planned(task, [1.0], ["dp-sgd", method])
+    assert "replace-one" in plan.left_out[method]
+
+
+def test_shapes_that_they_are_not_for():
+    wide = made_up(rows=10, shape=(9000,))
+    plan = planned(task_of(wide), [1.0], ["dp-sgd", "functional-network", "autoencoder"])
+    assert "8192 or fewer" in plan.left_out["functional-network at epsilon 1"]
+    assert "autoencoder" in {cell.method for cell in plan.cells}
+    wider = made_up(rows=2, shape=(70_000,))
+    plan = planned(task_of(wider), [1.0], ["dp-sgd", "autoencoder"])
+    assert "65536" in plan.left_out["autoencoder at epsilon 1"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "side"),
+    [
+        ((8, 8, 1), 1437, 2), ((28, 28, 1), 60_000, 4), ((32, 32, 3), 50_000, 8),
+        ((28, 28, 1), 9_999, 7), ((4, 4, 1), 100, 1), ((2, 100, 1), 100, 2), ((11,), 100, 1),
+    ],
+)  # fmt: skip
+def test_images_are_pooled_by_their_shape_and_the_declared_size(shape, size, side):
+    data = replace(made_up(rows=1, shape=shape), public_size=size)
+    assert quick_pool(task_of(data, delta=1e-6)) == side
+
+
+def test_the_three_that_are_for_few_inputs_promise_by_their_own_plans(digits, plan):
+    """As their rooms plan them: what is charged is what is said here."""
+    from sfumato.learning.adaptive_laplace.training import planned as noisy
+    from sfumato.learning.autoencoder import plan_of
+    from sfumato.learning.functional import planned as expanded
+
+    events = {
+        "functional-network": lambda recipe: expanded(recipe, digits.data).guarantee,
+        "adaptive-laplace": lambda recipe: noisy(recipe, digits.data)[1],
+        "autoencoder": lambda recipe: plan_of(recipe, digits.data).guarantee,
+    }
+    for name, found in events.items():
+        recipe = method_called(name)._recipe(digits, 4.0, 3)
+        assert found(recipe) == plan.promised[Cell(name, 4.0)]
+        assert recipe.seed == 3
+    assert method_called("autoencoder")._recipe(digits, 4.0, 0).widths == (16,)
+    assert method_called("functional-network")._recipe(digits, 4.0, 0).features == MeanPool(2)
 
 
 def test_a_budget_has_one_relation_and_labels_have_their_own():

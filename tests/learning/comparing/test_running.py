@@ -62,6 +62,35 @@ def test_a_table_from_real_runs(table, tmp_path):
     json.dumps(found.to_dict(), allow_nan=False)
 
 
+def test_methods_for_few_inputs_from_real_runs(table, tmp_path):
+    methods = ["adaptive-laplace", "functional-network", "autoencoder"]
+    found = compare(table, [50.0], out=tmp_path / "c", methods=methods)
+    assert [row.method for row in found.rows] == methods
+    relations = [row.guarantee.neighbours.value for row in found.rows]
+    assert relations == ["replace-one", "add-remove", "add-remove"]
+    assert [row.guarantee.delta for row in found.rows] == [0.0, 0.0, 1e-5]
+    for row in found.rows:
+        record = RunFolder(tmp_path / "c" / "runs" / Cell(row.method, row.epsilon).key).record()
+        assert record["guarantee"] == row.guarantee.to_dict()
+        assert record["facts"]["accuracy"] == row.mean
+        assert "quick settings" in record["facts"]["tuning"]
+    assert min(row.mean for row in found.rows) > 0.6
+    assert {(c.guarantee.neighbours.value, c.runs, c.in_all) for c in found.costs} == {
+        ("replace-one", 1, False), ("add-remove", 2, False), ("replace-one", 3, True)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["functional-network", "autoencoder"])
+def test_a_ledger_pays_for_them_first(table, tmp_path, method):
+    book = Ledger(tmp_path / "l.db")
+    book.create("people", Budget(3.0, 1e-4))
+    paid = {"ledger": tmp_path / "l.db", "dataset": "people"}
+    compare(table, [2.0], out=tmp_path / "c", methods=[method], **paid)
+    assert book.status("people").left < 1.5
+    with pytest.raises(BudgetExceeded):
+        compare(table, [2.0], out=tmp_path / "c", methods=[method], repeats=2, **paid)
+
+
 def test_only_the_owner_may_open_it(table, tmp_path):
     compare(table, [1.0], out=tmp_path / "c", methods=QUICK)
     assert stat.S_IMODE((tmp_path / "c").stat().st_mode) == 0o700

@@ -10,9 +10,8 @@ import torch
 from sfumato.core.events import LaplaceEvent, repeat
 from sfumato.core.randomness import SeededCoins
 from sfumato.data import Dataset, Examples, load_dataset
-from sfumato.learning.features import PrivatePCA, ScatteringFeatures
+from sfumato.learning.features import MeanPool, PrivatePCA, ScatteringFeatures
 from sfumato.learning.functional import training
-from sfumato.learning.functional.pooling import MeanPool
 from sfumato.learning.functional.recipe import FunctionalRecipe
 from sfumato.learning.functional.run_models import read_functional
 from sfumato.learning.functional.training import planned, train_functional
@@ -223,12 +222,21 @@ def test_wavelets_before_it_are_named_on_record(tmp_path):
     assert "function of each row alone" in made.record.parameters["plan"]["arithmetic"]
 
 
-def test_means_over_squares():
-    pool = MeanPool(2)
-    images = torch.arange(2 * 5 * 4).reshape(2, 1, 5, 4).float()
-    expected = torch.nn.functional.avg_pool2d(images, 2)
-    assert torch.equal(pool.build((1, 5, 4))(images), expected)
-    assert pool.out_shape((1, 5, 4)) == (1, 2, 2)
-    assert pool.fit(torch.nn.Identity(), images, SeededCoins(1)) is None
-    with pytest.raises(ValueError, match="side must be at most 4"):
-        MeanPool(5).out_shape((1, 5, 4))
+def test_whoever_watches_is_told_what_features_are_for(tmp_path):
+    class Watching:
+        told = ()
+
+        def preparing(self, what, done, total):
+            self.told = (*self.told, what)
+
+        def evaluated(self, point):
+            pass
+
+        def steps(self):
+            return False
+
+    data, watching = load_dataset("digits"), Watching()
+    few = Examples(data.train.inputs[:50], data.train.labels[:50])
+    recipe = FunctionalRecipe(1.0, features=MeanPool(2), rounds=1)
+    trained(tmp_path, recipe, replace(data, train=few), observer=watching)
+    assert set(watching.told) == {"features to train on"}

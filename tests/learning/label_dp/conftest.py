@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from sfumato.data import Dataset, Examples
 
@@ -22,3 +23,12 @@ def data():
         name="blobs", train=blobs(5000, 0), test=blobs(1000, 1), classes=("a", "b", "c"),
         shape=(8,), bounds=(0.0, 1.0), source="made here", public_size=5000, test_is_public=True,
     )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Threads that work on one small operation together mostly wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

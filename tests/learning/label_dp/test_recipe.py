@@ -45,7 +45,7 @@ def test_presets_by_shape(data) -> None:
     assert label_preset(data, 1.0).network == "mlp"
     digits = label_preset(load_dataset("digits"), 1.0)
     assert (digits.features, digits.components) == ("wavelets", 324)
-    assert len(label_preset_names()) == 3
+    assert label_preset_names() == ("contrastive", "resnet18", "table", "wavelets")
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,10 @@ def test_presets_by_shape(data) -> None:
         ({"temperature": 0}, "temperature"),
         ({"weight_decay": -1}, "weight_decay"),
         ({"optimizer": "lbfgs"}, "optimizer"),
+        ({"pretraining": "supervised"}, "pretraining"),
+        ({"pretraining_epochs": 0}, "pretraining_epochs"),
+        ({"pretraining": "contrastive", "features": "wavelets"}, "pretraining"),
+        ({"folds": 0}, "folds"),
     ],
 )
 def test_mistakes(changes, words) -> None:
@@ -79,3 +83,31 @@ def test_mistakes_of_presets(data) -> None:
         label_preset(data, 1.0, name="magic")
     with pytest.raises(ValueError, match="stages must be 1 or 2"):
         label_preset(data, 1.0, 3)
+
+
+def test_recipes_of_before_are_what_they_were() -> None:
+    """Journals compare recipes as JSON, so what came later is told only where it is used."""
+    old = LabelRecipe(2.0).to_dict()
+    assert not {"pretraining", "pretraining_epochs", "folds"} & set(old)
+    found = LabelRecipe.from_dict(old)
+    assert (found.pretraining, found.folds) == ("none", 1)
+    new = replace(found, pretraining="contrastive", folds=5, pretraining_epochs=20)
+    assert new.to_dict()["pretraining_epochs"] == 20
+    assert LabelRecipe.from_dict(new.to_dict()) == new
+    assert replace(new, pretraining_epochs=150).to_dict()["pretraining_epochs"] == 150
+
+
+@pytest.mark.parametrize(("channels", "augment"), [(3, "crop-flip"), (1, "shift")])
+def test_the_preset_that_learns_from_inputs_first(data, channels, augment) -> None:
+    found = label_preset(replace(data, shape=(32, 32, channels)), 1.0, name="contrastive")
+    assert (found.network, found.pretraining, found.pretraining_epochs) == (
+        "resnet18", "contrastive", 150,
+    )  # fmt: skip
+    assert (found.targets, found.start, found.folds, found.rounds) == (
+        "soft",
+        "least-squares",
+        5,
+        1,
+    )
+    assert (found.augment, found.stages) == (augment, 2)
+    assert "CIFAR-10" in found.origin

@@ -21,14 +21,6 @@ from sfumato.ledger.errors import LedgerError
 SMALL = {"epochs": 3.0, "batch": 256}
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def recipe_for(data, epsilon=1.0, stages=2, **changes):
     return label_preset(data, epsilon, stages, **(SMALL | changes))
 

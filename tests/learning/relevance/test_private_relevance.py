@@ -17,6 +17,7 @@ from sfumato.learning.relevance import (
     KnownModel,
     PrivateRelevance,
     feature_shares,
+    private,
     rule_names,
     scaling,
 )
@@ -28,6 +29,7 @@ from sfumato.mechanisms.sampling import add_laplace
 LAYER = nn.Linear(4, 4, bias=False)
 LAYER.weight.data = 5 * torch.eye(4)
 KNOWN = KnownModel.public(nn.Sequential(LAYER), "written down")
+PAIR = KnownModel.public(nn.Sequential(nn.Linear(2, 2)), "drawn at random")
 ROWS = st.lists(st.floats(width=32), min_size=4, max_size=4)
 
 
@@ -59,6 +61,25 @@ def test_scaled_relevance_has_norm_one_at_most_exactly(rows):
 def test_small_relevance_stays_as_it_is_and_large_is_shortened():
     found = scaled_relevance(torch.tensor([[0.1, -0.2], [6.0, -2.0]]))
     assert found.tolist() == [pytest.approx([0.1, -0.2]), pytest.approx([0.75, -0.25])]
+
+
+def test_sums_have_no_rounding_and_no_overflow(monkeypatch):
+    """As whole numbers they are exact; as floats they are held where every step is a float."""
+    step = 2.0**-30
+    batch = torch.full((3, 4), 0.2, dtype=torch.float64)
+    assert private.step_sum(batch).tolist() == [3 * int(0.2 * (1 - 2**-30) * 2**30)] * 4
+    for count, wanted in ((2**22, 2.0**22 - step), (2**34, 2.0**23), (2**63, 2.0**23)):
+        large = np.array([count * 2**30 - 1, 1], dtype=object)
+        monkeypatch.setattr(private, "step_sum", lambda part, large=large: large)
+        found = relevance_sum(PAIR, torch.zeros(1, 2))
+        assert found.tolist() == [wanted, step]
+
+
+def test_more_inputs_than_lengths_are_exact_for_are_refused():
+    layer = nn.Linear(1, 1, bias=False)
+    known = KnownModel.public(nn.Sequential(layer), "drawn at random")
+    with pytest.raises(ValueError, match="4194304 numbers a record at most"):
+        relevance_sum(known, torch.zeros(0, 2**22 + 1))
 
 
 @pytest.mark.parametrize(("neighbours", "bound"), [("replace-one", 2.0), ("add-remove", 1.0)])

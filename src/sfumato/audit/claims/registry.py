@@ -35,7 +35,14 @@ from sfumato.core.guarantee import Guarantee
 
 __all__ = ["Claim", "Kind", "Result", "claim", "claims", "register", "run_claims"]
 
-_TOPICS = ("mechanisms", "composition", "training", "estimators", "implementation")
+_TOPICS = (
+    "mechanisms",
+    "composition",
+    "training",
+    "estimators",
+    "networks",
+    "implementation",
+)
 """The modules beside this one that register claims, in the order in which they are read."""
 
 

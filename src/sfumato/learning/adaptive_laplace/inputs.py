@@ -37,6 +37,7 @@ from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.sensitivity import Norm, Sensitivity
 from sfumato.mechanisms.laplace import Laplace
+from sfumato.mechanisms.private_values import as_floats
 
 __all__ = ["NoisyInputs"]
 
@@ -146,7 +147,7 @@ class NoisyInputs:
 
     def _weighted(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Multiples of 2^-40 from 0 to c."""
-        rows = values.astype(np.float64)
+        rows = as_floats(values)  # NaN for what is no number: text, None, anything
         rows = np.clip(np.where(np.isnan(rows), self.lower, rows), self.lower, self.upper)
         shares = np.clip((rows - self.lower) / self._range, 0.0, 1.0)
         return np.floor(shares * (self.weights * _STEPS)) / _STEPS

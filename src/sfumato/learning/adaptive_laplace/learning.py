@@ -73,8 +73,7 @@ def untrained(recipe: AdaptiveLaplaceRecipe, shape: tuple[int, ...], classes: in
             head: nn.Module = make_model("linear", size, classes)
         else:
             head = make_model(recipe.model, size, classes, **recipe.options)
-    before = nn.Identity() if recipe.pool == 1 else nn.AvgPool2d(recipe.pool)
-    return nn.Sequential(before, ScaledBy(size), head)
+    return nn.Sequential(recipe.pooling.build(shape), ScaledBy(size), head)
 
 
 def learn(

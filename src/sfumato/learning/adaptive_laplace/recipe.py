@@ -23,6 +23,7 @@ from sfumato.core.neighbours import Neighbours
 from sfumato.learning.adaptive_laplace.budget import Parts, split_epsilon
 from sfumato.learning.adaptive_laplace.inputs import NoisyInputs
 from sfumato.learning.adaptive_laplace.labels import NoisyLabels
+from sfumato.learning.features import FeatureMap, MeanPool, Plain
 from sfumato.learning.recipes.recipe import NOT_STATED
 from sfumato.learning.relevance.private import PrivateRelevance
 from sfumato.learning.relevance.rules import AlphaBetaRule, RelevanceRule
@@ -116,7 +117,12 @@ class AdaptiveLaplaceRecipe:
             return shape
         if len(shape) != 3 or min(shape[1:]) < self.pool:
             validation.fail("pool", "1, or at most the side of an image", self.pool)
-        return shape[0], shape[1] // self.pool, shape[2] // self.pool
+        return self.pooling.out_shape(shape)
+
+    @property
+    def pooling(self) -> FeatureMap:
+        """What is told of an input, before noise: means over squares, or all of it."""
+        return Plain() if self.pool == 1 else MeanPool(self.pool)
 
     def parts(self, classes: int) -> Parts:
         """The three epsilons."""

@@ -17,7 +17,7 @@ Reference: Phan, Wu, Hu and Dou, arXiv:1709.05750, corrected.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -25,7 +25,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from sfumato.accounting import account
 from sfumato.core import validation
@@ -41,6 +40,7 @@ from sfumato.learning.erm.charging import Charge
 from sfumato.learning.features import transform
 from sfumato.learning.recipes.inputs import input_shape, inputs_of, labels_of
 from sfumato.learning.recipes.observing import Observer, Shown
+from sfumato.learning.recipes.preparing import check_arrays
 from sfumato.learning.relevance.known import KnownModel, checked_model
 from sfumato.learning.relevance.shares import feature_shares
 from sfumato.learning.runs.folder import RunFolder
@@ -86,7 +86,11 @@ def planned(
         ValueError: for parameters that cannot be.
     """
     _check(recipe, data)
-    event = recipe.event(len(data.classes))
+    shape, classes = input_shape(data.shape), len(data.classes)
+    untrained(recipe, shape, classes)  # or says what is wrong with the network
+    size = recipe.told_shape(shape)
+    _check_takes(recipe.source.known(size) if known is None else known, size)
+    event = recipe.event(classes)
     found = None if known is None else checked_model(known).event
     if found is None:
         return event, recipe.guarantee
@@ -132,10 +136,7 @@ def train_adaptive_laplace(
     """
     event, guarantee = planned(recipe, data, known)
     shape, classes = input_shape(data.shape), len(data.classes)
-    untrained(recipe, shape, classes)
-    size = recipe.told_shape(shape)
-    source = recipe.source.known(size) if known is None else known
-    _check_takes(source, size)
+    source = recipe.source.known(recipe.told_shape(shape)) if known is None else known
     torch.zeros(1, device=device)  # or says why not, before anything is paid
     folder = RunFolder(out)
     folder.begin({"adaptive_laplace": recipe.to_dict()} | dict(request or {}))
@@ -172,7 +173,8 @@ def learn_again(
 
     Args:
         folder: of the run.
-        recipe: of which only model, options and training are used.
+        recipe: of which only model, options and training are used; what was told, and so the
+            squares of pixels, is as in the run.
         device: where the network learns.
 
     Raises:
@@ -184,6 +186,7 @@ def learn_again(
     if record.method != METHOD or found is None:
         validation.fail("folder", f"that of a run of {METHOD}", str(run.path))
     told = Told(**{name: value.numpy() for name, value in found.items()})
+    recipe = replace(recipe, pool=record.parameters["recipe"]["pool"])
     return learn(recipe, input_shape(tuple(record.facts["data"]["shape"])), told, device)
 
 
@@ -195,6 +198,7 @@ def _check(recipe: AdaptiveLaplaceRecipe, data: Dataset) -> None:
             f"owners must be left out for {METHOD}, which tells each row once: train with dp-sgd "
             "or pate, which protect owners of several rows, or keep one row of each"
         )
+    check_arrays(data)
 
 
 def _check_takes(known: KnownModel, size: tuple[int, ...]) -> None:
@@ -228,8 +232,7 @@ def _told(
     """The three releases; nothing else reads private rows."""
     classes = len(data.classes)
     inputs = inputs_of(data.train.inputs, data.bounds)
-    if recipe.pool > 1:
-        inputs = F.avg_pool2d(inputs, recipe.pool).clamp(0.0, 1.0)
+    inputs = recipe.pooling.build(input_shape(data.shape))(inputs)
     shares = _shares(recipe, known, inputs, coins, observer)
     noisy = recipe.noisy_inputs(classes, shares)
     labels = recipe.noisy_labels(classes)

@@ -27,13 +27,14 @@ from scipy.special import expit
 
 from sfumato.core import validation
 
-__all__ = ["Encoder", "Floats", "on_grid", "random_encoder", "tied_encoder"]
+__all__ = ["MOST_COLUMNS", "Encoder", "Floats", "on_grid", "random_encoder", "tied_encoder"]
 
 Floats = NDArray[np.float64]
 
 _INPUTS, _WEIGHTS = 2.0**12, 2.0**24
-_MOST_COLUMNS = 2**16
 _TINY = 1e-12
+MOST_COLUMNS = 2**16
+"""Inputs of a layer: up to there sums are exact."""
 
 
 def on_grid(values: NDArray[np.floating]) -> Floats:
@@ -58,8 +59,8 @@ class Encoder:
     @classmethod
     def of(cls, weights: Floats, gain: float) -> Encoder:
         """With each code's weights scaled to length 1; those that are all but 0 stay 0."""
-        if len(weights) > _MOST_COLUMNS:
-            validation.fail("columns", f"at most {_MOST_COLUMNS}", len(weights))
+        if len(weights) > MOST_COLUMNS:
+            validation.fail("columns", f"at most {MOST_COLUMNS}", len(weights))
         lengths = np.linalg.norm(weights, axis=0)
         scaled = np.where(lengths > _TINY, weights / np.maximum(lengths, _TINY), 0.0)
         whole = np.trunc(np.nan_to_num(scaled) * _WEIGHTS) / _WEIGHTS

@@ -37,6 +37,7 @@ from sfumato.core.gaussian_profile import composed_multiplier, gaussian_epsilon,
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import Coins
+from sfumato.learning.autoencoder.encoding import MOST_COLUMNS
 from sfumato.learning.autoencoder.recipe import AutoEncoderRecipe
 from sfumato.learning.autoencoder.releases import LayerRelease
 from sfumato.learning.dp_sgd import Flat, PoissonLots, TrainingPlan
@@ -137,7 +138,8 @@ def planned(
     Raises:
         ValueError: for what cannot be.
     """
-    validation.count("columns", columns)
+    if validation.count("columns", columns) > MOST_COLUMNS:
+        validation.fail("columns", f"at most {MOST_COLUMNS}", columns)
     records = validation.count("records", records)
     if recipe.head != "none" and classes is None:
         validation.fail("head", "'none' where labels are no classes", recipe.head)

@@ -15,6 +15,7 @@ is not gone on with: it begins anew, in another folder, and is charged anew.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,7 @@ from sfumato.learning.autoencoder.recipe import AutoEncoderRecipe
 from sfumato.learning.durable import write_whole
 from sfumato.learning.recipes.inputs import inputs_of, labels_of
 from sfumato.learning.recipes.observing import Observer, Shown
+from sfumato.learning.recipes.preparing import check_arrays
 from sfumato.learning.runs.folder import RunFolder
 from sfumato.ledger import Ledger
 from sfumato.ledger.errors import LedgerError
@@ -52,6 +54,7 @@ METHOD = "autoencoder"
 PICTURE = "reconstructions.png"
 """The first test rows and their reconstructions; in the curator's folder unless they are public."""
 
+_COLOURS, _DRAWN = (1, 3, 4), 10  # channels that can be shown; rows that are
 _NOT_PUBLIC = "none that is public: results on other rows stay with the curator"
 
 
@@ -78,12 +81,18 @@ class AutoEncoderTrained:
     folder: RunFolder
 
 
-def plan_of(recipe: AutoEncoderRecipe, data: Dataset) -> RunPlan:
+def plan_of(recipe: AutoEncoderRecipe, data: Dataset, *, charged: bool = False) -> RunPlan:
     """What a run would release and cost, from public facts alone.
+
+    Args:
+        recipe: how.
+        data: on what.
+        charged: whether a ledger is to pay for it.
 
     Raises:
         ValueError: for what cannot be, such as a size that nobody declared.
     """
+    _check(recipe, data, charged)
     classes = None if data.target_bounds is not None else len(data.classes)
     return planned(recipe, int(np.prod(data.shape)), _size(recipe, data), classes)
 
@@ -119,8 +128,7 @@ def train_autoencoder(
         ValueError: for parameters that cannot be, before any row is read.
         BudgetExceeded: if the ledger does not pay for it.
     """
-    _check(recipe, data, ledger is not None)
-    plan = plan_of(recipe, data)
+    plan = plan_of(recipe, data, charged=ledger is not None)
     torch.zeros(1, device=device)  # or says why not, before anything is paid
     folder = RunFolder(out)
     folder.begin({METHOD: recipe.to_dict()} | dict(request or {}))
@@ -131,7 +139,7 @@ def train_autoencoder(
         folder.abandon()
         raise
     model = _learnt(recipe, plan, data, coins, device, observer or Shown())
-    errors, accuracy = _tested(model, data, folder)
+    errors, accuracy = _tested(model, data)
     record = _recorded(recipe, plan, data, charge.facts)
     record.touch(coins)
     results = _results(errors, accuracy)
@@ -142,6 +150,7 @@ def train_autoencoder(
     charge.finish(record.to_dict())
     folder.write_model(model.state_dict())
     folder.write_record(record.to_dict())
+    _draw(model, data, folder)
     return AutoEncoderTrained(model, record, errors, accuracy, data.test_is_public, folder)
 
 
@@ -156,6 +165,7 @@ def _check(recipe: AutoEncoderRecipe, data: Dataset, charged: bool) -> None:
             "rows must be left out with a ledger, unless neighbours is replace-one: adding or "
             "removing one record of the whole moves another into the first rows"
         )
+    check_arrays(data)
 
 
 def _size(recipe: AutoEncoderRecipe, data: Dataset) -> int:
@@ -192,20 +202,25 @@ def _learnt(
     return model.eval()
 
 
-def _tested(
-    model: AutoEncoder, data: Dataset, folder: RunFolder
-) -> tuple[ReconstructionErrors | None, float | None]:
-    """On test rows, with a picture of the first of them where they are pictures."""
+def _tested(model: AutoEncoder, data: Dataset) -> tuple[ReconstructionErrors | None, float | None]:
+    """On test rows."""
     if not len(data.test.labels):
         return None, None
     inputs = inputs_of(data.test.inputs, data.bounds)
     found = reconstructed(model, inputs)
     errors = ReconstructionErrors.of(found, inputs)
-    if len(data.shape) == 3:
-        place = folder.path if data.test_is_public else folder.curator
-        picture = reconstruction_picture(inputs, found)
-        write_whole(place / PICTURE, picture, public=data.test_is_public)
     return errors, _accuracy(model, inputs, data)
+
+
+def _draw(model: AutoEncoder, data: Dataset, folder: RunFolder) -> None:
+    """A picture of the first test rows, where they are pictures; a run does not fail for it."""
+    if len(data.shape) != 3 or data.shape[2] not in _COLOURS or not len(data.test.labels):
+        return
+    place = folder.path if data.test_is_public else folder.curator
+    with contextlib.suppress(Exception):  # the run is finished, and paid for
+        inputs = inputs_of(data.test.inputs[:_DRAWN], data.bounds)
+        picture = reconstruction_picture(inputs, reconstructed(model, inputs), columns=_DRAWN)
+        write_whole(place / PICTURE, picture, public=data.test_is_public)
 
 
 @torch.no_grad()

@@ -7,20 +7,23 @@
 
 Methods differ in where their noise goes:
 
-==========  ================  =====================================================================
-group       methods           what is noised
-==========  ================  =====================================================================
-input       erm-input         every row, before anything is computed of several
-objective   erm-objective,    what is minimised
-            erm-functional
-output      erm-output,       what was learnt
+==========  ====================  =================================================================
+group       methods               what is noised
+==========  ====================  =================================================================
+input       erm-input,            every row, before anything is computed of several
+            adaptive-laplace
+objective   erm-objective,        what is minimised
+            erm-functional,
+            functional-network,
+            autoencoder
+output      erm-output,           what was learnt
             erm-sgd
-gradient    dp-sgd,           every step
+gradient    dp-sgd,               every step
             dp-sgd-cnn
-teachers    pate              the votes of models that saw a part each
-labels      label-dp          the labels alone: another promise, which is never ranked with others
-none        plain             nothing: what could be had without privacy
-==========  ================  =====================================================================
+teachers    pate                  the votes of models that saw a part each
+labels      label-dp              the labels alone: another promise, never ranked with others
+none        plain                 nothing: what could be had without privacy
+==========  ====================  =================================================================
 
 Each is trained by the function that trains it anywhere else, in a folder of its own, with quick
 settings that are functions of public facts. Every run is a release: :mod:`.costs` adds them up

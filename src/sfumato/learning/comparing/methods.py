@@ -13,10 +13,12 @@ from sfumato.core.neighbours import Neighbours
 from sfumato.learning.comparing.tasks import Task
 from sfumato.learning.recipes.observing import Shown
 
-__all__ = ["QUICK", "Group", "Method", "Payer", "Training"]
+__all__ = ["QUICK", "QUICK_DEFAULTS", "Group", "Method", "Payer", "Training"]
 
 QUICK = "sfumato's quick settings for comparisons, looked at on MNIST's public test set"
 """Where hyper-parameters come from, for records."""
+QUICK_DEFAULTS = f"{QUICK}; else the method's defaults, chosen on MNIST and digits"
+"""The same, of methods that have defaults of their own."""
 
 
 class Group(StrEnum):

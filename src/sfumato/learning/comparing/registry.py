@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sfumato.core import validation
+from sfumato.learning.comparing.codes import PrivateCodes
+from sfumato.learning.comparing.functional_network import FunctionalNetwork
 from sfumato.learning.comparing.gradient import Convolutional, LinearSteps, WithoutPrivacy
 from sfumato.learning.comparing.labels import PrivateLabels
 from sfumato.learning.comparing.linear import Linear
 from sfumato.learning.comparing.methods import Group, Method
+from sfumato.learning.comparing.noisy_records import NoisyRecords
 from sfumato.learning.comparing.teachers import Teachers
 
 __all__ = ["all_methods", "method_called", "method_names", "methods_called"]
@@ -17,8 +20,11 @@ _METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Linear("input", Group.INPUT, "noise on every row, by itself"),
+        NoisyRecords(),
         Linear("objective", Group.OBJECTIVE, "a random tilt of what is minimised"),
         Linear("functional", Group.OBJECTIVE, "noise on the coefficients of a quadratic"),
+        FunctionalNetwork(),
+        PrivateCodes(),
         Linear("output", Group.OUTPUT, "noise on the minimiser"),
         Linear("sgd", Group.OUTPUT, "noise on the last weights of plain descent"),
         LinearSteps(),
@@ -34,7 +40,7 @@ def method_names() -> tuple[str, ...]:
     """By where their noise goes.
 
     >>> method_names()[:3], method_names()[-1]
-    (('erm-input', 'erm-objective', 'erm-functional'), 'plain')
+    (('erm-input', 'adaptive-laplace', 'erm-objective'), 'plain')
     """
     return tuple(_METHODS)
 

@@ -16,9 +16,11 @@ from sfumato.data.declared_values import declared_to_dict
 from sfumato.learning.features import FeatureMap, Plain, ScatteringFeatures
 from sfumato.learning.recipes.inputs import input_shape
 
-__all__ = ["Task", "quick_features", "with_student_inputs"]
+__all__ = ["Task", "quick_features", "quick_pool", "with_student_inputs"]
 
 _ORIENTATIONS, _GROUPS = 3, 4  # of wavelets; of their 16 channels, that are normalised together
+_FEW, _MANY = 16, 64  # inputs, for methods whose noise grows with their number
+_ENOUGH = 10_000  # records, for many
 
 
 @final
@@ -120,6 +122,21 @@ def quick_features(shape: tuple[int, ...]) -> FeatureMap:
     if len(shape) == 3 and all(n % 4 == 0 and n >= 8 for n in shape[:2]):
         return ScatteringFeatures(orientations=_ORIENTATIONS, groups=_GROUPS * shape[2])
     return Plain()
+
+
+def quick_pool(task: Task) -> int:
+    """The side of squares of pixels whose means stand for them, where each input costs; 1 for none.
+
+    The least that leaves 64 inputs of an image, or 16 where fewer than 10,000 records are declared.
+    """
+    if not task.pictures:
+        return 1
+    channels, height, width = input_shape(task.data.shape)
+    most = _MANY if task.size >= _ENOUGH else _FEW
+    sides = range(1, min(height, width) + 1)
+    few = (side for side in sides if channels * (height // side) * (width // side) <= most)
+    least = next(few, sides[-1])
+    return min(height // (height // least), width // (width // least))  # as many, and less dropped
 
 
 def with_student_inputs(task: Task) -> Task:

@@ -2,6 +2,7 @@
 
 ===============================  ============================================================
 :class:`Plain`                   the inputs as they are
+:class:`MeanPool`                means over squares of pixels, public
 :class:`ScatteringFeatures`      wavelets, public
 :class:`StandardizedScattering`  the same on a common scale: public, or charged
 :class:`PublicNetwork`           a network that was trained on public data
@@ -16,11 +17,13 @@ from sfumato.learning.features.base import FeatureMap
 from sfumato.learning.features.network import PublicNetwork
 from sfumato.learning.features.pca import PrivatePCA
 from sfumato.learning.features.plain import Plain
+from sfumato.learning.features.pooling import MeanPool
 from sfumato.learning.features.scattering_features import ScatteringFeatures
 from sfumato.learning.features.standardized import StandardizedScattering
 
 __all__ = [
     "FeatureMap",
+    "MeanPool",
     "Plain",
     "PrivatePCA",
     "PublicNetwork",

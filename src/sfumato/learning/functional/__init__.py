@@ -15,11 +15,11 @@ minimiser is the next round's centre. The guarantee is pure where delta is 0. It
 above twice the number of weights times rounds, which is why networks here are small.
 """
 
+from sfumato.learning.features import MeanPool
 from sfumato.learning.functional.bounds import NoiseBounds, noise_bounds, noise_figure
 from sfumato.learning.functional.expansion import Expansion, expand
 from sfumato.learning.functional.networks import Topology, as_module
 from sfumato.learning.functional.plan import FunctionalPlan
-from sfumato.learning.functional.pooling import MeanPool
 from sfumato.learning.functional.recipe import FunctionalRecipe
 from sfumato.learning.functional.training import (
     FunctionalTrained,

@@ -22,10 +22,9 @@ from sfumato.core.sensitivity import Norm
 from sfumato.learning.features import FeatureMap, Plain
 from sfumato.learning.functional.expansion import CURVATURES
 from sfumato.learning.functional.networks import Topology
-from sfumato.learning.functional.pooling import MeanPool
 from sfumato.learning.recipes.recipe import NOT_STATED
 
-__all__ = ["FunctionalRecipe", "MeanPool"]
+__all__ = ["FunctionalRecipe"]
 
 _PLAIN = Plain()
 

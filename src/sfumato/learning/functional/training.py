@@ -31,14 +31,14 @@ from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.records import Record, versions
 from sfumato.data import Dataset
 from sfumato.learning.erm.charging import Charge
-from sfumato.learning.features import Plain
+from sfumato.learning.features import MeanPool, Plain
 from sfumato.learning.functional.networks import Weights, as_module
 from sfumato.learning.functional.plan import FunctionalPlan
-from sfumato.learning.functional.recipe import FunctionalRecipe, MeanPool
+from sfumato.learning.functional.recipe import FunctionalRecipe
 from sfumato.learning.functional.release import Stepper, noisy_sums
 from sfumato.learning.recipes.inputs import input_shape, inputs_of, labels_of
 from sfumato.learning.recipes.observing import Observer, Shown
-from sfumato.learning.recipes.preparing import Prepared
+from sfumato.learning.recipes.preparing import Prepared, check_arrays
 from sfumato.learning.runs.folder import RunFolder
 from sfumato.ledger import Ledger
 from sfumato.ledger.errors import LedgerError
@@ -73,12 +73,18 @@ class FunctionalTrained:
     folder: RunFolder
 
 
-def planned(recipe: FunctionalRecipe, data: Dataset) -> FunctionalPlan:
+def planned(recipe: FunctionalRecipe, data: Dataset, *, charged: bool = False) -> FunctionalPlan:
     """What a run would be, from public facts alone.
+
+    Args:
+        recipe: how.
+        data: on what.
+        charged: whether a ledger is to pay for it.
 
     Raises:
         ValueError: for data that it is not for, or whose size was not declared.
     """
+    _check(recipe, data, charged)
     classes = len(data.classes)  # or says that labels are numbers
     if classes < 2:
         validation.fail("classes", "two or more", data.classes)
@@ -117,8 +123,7 @@ def train_functional(
         ValueError: for parameters that cannot be, before any row is read.
         BudgetExceeded: if the ledger does not pay for it; nothing is spent.
     """
-    _check(recipe, data, ledger is not None)
-    plan = planned(recipe, data)
+    plan = planned(recipe, data, charged=ledger is not None)
     shape, watching = input_shape(data.shape), observer or Shown()
     prepared = Prepared(recipe.features, shape, device, None, watching, coins)
     folder = RunFolder(out)
@@ -129,7 +134,7 @@ def train_functional(
     except (LedgerError, ValueError):  # nothing was charged, and no weight was learnt
         folder.abandon()
         raise
-    rows = prepared.applied(data.train.inputs, data.bounds).flatten(1).cpu()
+    rows = prepared.fitted(data.train.inputs, data.bounds).flatten(1).cpu()
     labels = labels_of(data.train.labels, plan.classes)
     weights = fitted_weights(plan, rows, labels, coins=coins)
     model = nn.Sequential(prepared.module.cpu(), as_module(plan.topology, weights)).eval()
@@ -174,12 +179,7 @@ def _check(recipe: FunctionalRecipe, data: Dataset, charged: bool) -> None:
             "rows must be left out with a ledger, unless neighbours is replace-one: adding or "
             "removing one record of the whole moves another into the first rows"
         )
-    for name, (inputs, labels) in (("train", data.train), ("test", data.test)):
-        if tuple(inputs.shape[1:]) != tuple(data.shape) or labels.shape != inputs.shape[:1]:
-            raise ValueError(
-                f"inputs to {name} on must have the shape {tuple(data.shape)}, as declared, and as "
-                "many labels"
-            )
+    check_arrays(data)
 
 
 def _size(recipe: FunctionalRecipe, data: Dataset) -> int:

@@ -9,6 +9,7 @@
 :mod:`.alibi`                one-hot vectors with Laplace noise, and their posterior
 :mod:`.bins`                 the best bins for numbers (RR-on-bins), :mod:`.regression` their use
 :mod:`.targets`              hard, debiased and soft labels
+:mod:`.contrastive`          networks learn from the public inputs first
 :mod:`.training`             one stage or several, with networks: LP-1ST, LP-2ST, LP-MST
 ===========================  ======================================================================
 

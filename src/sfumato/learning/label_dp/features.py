@@ -50,7 +50,7 @@ class Projection(nn.Module):
             torch.manual_seed(seed)
             _, spread, basis = torch.svd_lowrank(rows - self.mean, q=components, niter=3)
         variance = spread**2 / len(rows)
-        self.basis.copy_(basis / (variance + _FLOOR * variance[0]).sqrt())
+        self.basis.copy_(basis / (variance + _FLOOR * variance[0]).clamp(min=1e-30).sqrt())
 
     def forward(self, rows: Tensor) -> Tensor:
         """(n, components)."""

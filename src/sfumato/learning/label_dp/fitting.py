@@ -8,56 +8,28 @@ Guarantee: inputs are public and targets are made of reports, so this is post-pr
 
 from __future__ import annotations
 
-import contextlib
-import math
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sfumato.learning.convolutions import convolutions_timed
-from sfumato.learning.ensembles.batches import derived_seed
 from sfumato.learning.label_dp.recipe import LabelRecipe
+from sfumato.learning.label_dp.stepping import (
+    Clock,
+    OutOfTime,
+    Told,
+    memory_layout,
+    optimizer_of,
+    rise_and_fall,
+    trained,
+)
 from sfumato.learning.label_dp.targets import cross_entropy
-from sfumato.learning.pate.students.learners import Shuffled, set_rate
-from sfumato.learning.pate.students.store import Store
+from sfumato.learning.pate.students.learners import Shuffled, Stateful, set_rate
 
-__all__ = ["Clock", "OutOfTime", "fit_network", "logits_of"]
-
-_FIRST, _STEP = 0, 1  # streams of coins
-_SECONDS = 60.0  # between checkpoints
-
-_Told = Callable[[int, int], object]
-
-
-class OutOfTime(RuntimeError):  # noqa: N818  # as StopIteration: nothing is wrong
-    """The time that was given is over; what is done is on disk."""
-
-
-@final
-class Clock:
-    """Says when a run should stop.
-
-    Args:
-        minutes: from now on; None for never.
-    """
-
-    def __init__(self, minutes: float | None = None) -> None:
-        self._ends = math.inf if minutes is None else time.monotonic() + 60 * minutes
-
-    @property
-    def over(self) -> bool:
-        """Whether it is time."""
-        return time.monotonic() >= self._ends
-
-    @property
-    def minutes_left(self) -> float | None:
-        """How many there are, 0 or above; None where it never ends."""
-        return None if self._ends == math.inf else max(0.0, self._ends - time.monotonic()) / 60
+__all__ = ["Clock", "OutOfTime", "augmented", "fit_network", "logits_of", "mixed"]
 
 
 def fit_network(
@@ -71,7 +43,7 @@ def fit_network(
     folder: Path | None = None,
     half: bool = False,
     compile: bool = False,
-    told: _Told = lambda done, total: None,
+    told: Told = lambda done, total: None,
     clock: Clock | None = None,
 ) -> nn.Module:
     """Trains a network from its beginning, or from where it was cut off.
@@ -92,25 +64,10 @@ def fit_network(
     Raises:
         OutOfTime: if the clock ran out; called again, it goes on.
     """
-    store = Store(folder)
-    with _coins_put_back(), convolutions_timed():
-        torch.manual_seed(derived_seed(seed, _FIRST))
-        fitting = _Fitting(make(), inputs, targets, recipe, mixup, seed, half, compile)
-        finished = store.finished()
-        if finished is not None:
-            fitting.model.load_state_dict(finished)
-            return fitting.model.eval()
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-        fitting.go_on(store, told, clock or Clock())
-    store.finish(fitting.model)
-    return fitting.model.eval()
-
-
-@contextlib.contextmanager
-def _coins_put_back() -> Iterator[None]:
-    with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
-        yield
+    return trained(
+        lambda: _Fitting(make(), inputs, targets, recipe, mixup, seed, half, compile),
+        seed, folder, told, clock,
+    )  # fmt: skip
 
 
 @final
@@ -130,44 +87,29 @@ class _Fitting:
     ) -> None:
         self.inputs, self.targets, self.recipe = inputs, targets.float(), recipe
         self.mixup, self.seed, self.half = mixup, seed, half
-        images = inputs.ndim == 4 and inputs.is_cuda
-        self.layout = torch.channels_last if images else torch.contiguous_format
+        self.layout = memory_layout(inputs)
         self.model = model.to(inputs.device, memory_format=self.layout)  # pyright: ignore
         # The compiled one has the same weights; what is kept and returned is the model itself.
         self.answers = torch.compile(self.model, dynamic=False) if compile else self.model
         self.batch = min(recipe.batch, len(inputs))
         self.steps = max(1, round(recipe.epochs * len(inputs) / self.batch))
         self.batches = Shuffled(len(inputs), self.batch, seed)
-        self.optimizer = _optimizer(self.model, recipe)
+        self.optimizer = optimizer_of(
+            self.model, recipe.optimizer, recipe.rate, recipe.weight_decay
+        )
 
     @property
-    def _parts(self) -> Mapping[str, Any]:
+    def parts(self) -> Mapping[str, Stateful]:
+        """The network and its optimizer."""
         return {"model": self.model, "optimizer": self.optimizer}
 
-    def go_on(self, store: Store, told: _Told, clock: Clock) -> None:
-        """All steps that are not done yet."""
-        begun, state = store.begun()
-        if state is not None:
-            for name, part in self._parts.items():
-                part.load_state_dict(state[name])
-        kept = time.monotonic()
-        for number in range(begun, self.steps):
-            torch.manual_seed(derived_seed(self.seed, _STEP, number))
-            self._step(number)
-            done, over = number + 1, clock.over
-            if done < self.steps and (over or time.monotonic() - kept > _SECONDS):
-                store.keep(done, {name: part.state_dict() for name, part in self._parts.items()})
-                kept = time.monotonic()
-            told(done, self.steps)
-            if over and done < self.steps:
-                raise OutOfTime(f"stopped after {done} of {self.steps} steps of a network")
-
-    def _step(self, number: int) -> None:
-        rows = self.batches(number).to(self.inputs.device)
+    def step(self, number: int) -> None:
+        """One batch; nothing in it waits for a GPU."""
+        rows = self.batches(number).to(self.inputs.device, non_blocking=True)
         x, t = augmented(self.inputs[rows], self.recipe.augment), self.targets[rows]
         if self.mixup > 0:
             x, t = mixed(x, t, self.mixup)
-        set_rate(self.optimizer, self.recipe.rate * _shape(number, self.steps))
+        set_rate(self.optimizer, self.recipe.rate * rise_and_fall(number, self.steps))
         self.model.train()
         x = x.contiguous(memory_format=self.layout)
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self.half):
@@ -176,26 +118,6 @@ class _Fitting:
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
-
-
-def _optimizer(model: nn.Module, recipe: LabelRecipe) -> torch.optim.Optimizer:
-    """Weight decay on matrices and filters only."""
-    large = [p for p in model.parameters() if p.ndim > 1]
-    small = [p for p in model.parameters() if p.ndim <= 1]
-    groups = [{"params": large}, {"params": small, "weight_decay": 0.0}]
-    if recipe.optimizer == "sgd":
-        return torch.optim.SGD(
-            groups, recipe.rate, momentum=0.9, nesterov=True, weight_decay=recipe.weight_decay
-        )
-    return torch.optim.AdamW(groups, recipe.rate, weight_decay=recipe.weight_decay)
-
-
-def _shape(step: int, steps: int) -> float:
-    """Of the highest rate: rises in a twentieth of the steps, then falls along half a cosine."""
-    rise = max(1, steps // 20)
-    if step < rise:
-        return (step + 1) / rise
-    return 0.5 * (1 + math.cos(math.pi * (step - rise) / max(1, steps - rise)))
 
 
 def mixed(x: Tensor, t: Tensor, alpha: float) -> tuple[Tensor, Tensor]:

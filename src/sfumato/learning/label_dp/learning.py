@@ -13,13 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sfumato.learning.label_dp.least_squares import least_squares_scores
+from sfumato.learning.label_dp.least_squares import (
+    least_squares_scores,
+    out_of_fold_scores,
+)
 from sfumato.learning.label_dp.randomising import Reports
 from sfumato.learning.label_dp.recipe import LabelRecipe
 from sfumato.learning.label_dp.targets import best_sharpness, debiased_targets, soft_targets
 from sfumato.learning.label_dp.with_prior import best_sets
 
-__all__ = ["Known", "first_prior", "gathered", "learnt_targets"]
+__all__ = ["Known", "first_prior", "gathered", "later_prior", "learnt_targets"]
 
 
 @final
@@ -45,6 +48,12 @@ class Known:
     def classes(self) -> int:
         """How many."""
         return self.likelihood.shape[1]
+
+    def part(self, rows: Tensor) -> Known:
+        """Some of the reports, by their places."""
+        return Known(
+            self.rows[rows], self.told[rows], self.likelihood[rows], self.fresh[rows], self.device
+        )
 
 
 def gathered(stages: Sequence[Reports], device: str) -> Known:
@@ -89,16 +98,69 @@ def learnt_targets(
         kept = everyone if logits is None else everyone[_believable(recipe, known, logits)]
         targets = np.eye(known.classes)[known.told.numpy()]
         return kept, _placed(targets, known)[kept.to(known.device)]
-    prior = np.full(known.likelihood.shape, 1 / known.classes)
-    if logits is not None:
-        factor = best_sharpness(logits.cpu(), known.likelihood)
-        prior = (factor * logits.double()).softmax(dim=1).cpu().numpy()
-    return everyone, _placed(soft_targets(prior, known.likelihood.numpy()), known)
+    return everyone, _posterior(known, logits)
 
 
 def first_prior(recipe: LabelRecipe, known: Known, features: Tensor) -> Tensor:
-    """(n, classes): least squares of unbiased targets on features, for the same rows."""
-    return least_squares_scores(features, _unbiased(recipe, known), features)
+    """(n, classes): least squares of unbiased targets on features, for the same rows.
+
+    With several folds they are out of fold: a row's scores are a function of the reports of other
+    folds, so the posterior counts each report once, and sharpness is found on rows that the fit has
+    not seen. Unbiased targets vary much, posteriors little: so the rows of other folds first have
+    posteriors, with scores that are out of fold among themselves, and these are what is fitted.
+    """
+    unbiased, folds, seed = _unbiased(recipe, known), recipe.folds, recipe.seed
+    if folds == 1:
+        return least_squares_scores(features, unbiased, features)
+
+    def posteriors(rows: Tensor) -> Tensor:
+        there = rows.to(known.device)
+        scores = out_of_fold_scores(features[there], unbiased[there], folds, seed + 1)
+        return _posterior(known.part(rows), scores)
+
+    return out_of_fold_scores(features, unbiased, folds, seed, posteriors)
+
+
+def later_prior(recipe: LabelRecipe, known: Known, logits: Tensor, features: Tensor) -> Tensor:
+    """(n, classes): by the last stage's model, for rows whose reports it was not trained on.
+
+    With one fold its logits are taken for all rows. With several, other rows' scores come from
+    least squares of posteriors, out of fold: what the model thinks of rows it was trained on holds
+    their reports already, and of other rows hardly anything of them.
+
+    Args:
+        recipe: how.
+        known: the reports.
+        logits: (n, classes) of the last stage's model.
+        features: (n, d).
+    """
+    if recipe.folds == 1:
+        return logits
+    fresh = known.fresh
+    logits = _sharpness(logits, known, fresh) * logits
+    posterior = _soft(known, logits)
+    scores = out_of_fold_scores(features, posterior, recipe.folds, recipe.seed)
+    scores = _sharpness(scores, known, ~fresh) * scores
+    return torch.where(fresh.to(logits.device)[:, None], logits, scores)
+
+
+def _sharpness(logits: Tensor, known: Known, rows: Tensor) -> float:
+    """By the reports of some rows; 1 if there are none."""
+    if not bool(rows.any()):
+        return 1.0
+    return best_sharpness(logits.cpu()[rows], known.likelihood[rows])
+
+
+def _posterior(known: Known, logits: Tensor | None) -> Tensor:
+    """With the prior that is sharpened or softened to suit the reports; or with an even one."""
+    if logits is None:
+        return _soft(known, torch.zeros(known.likelihood.shape))
+    return _soft(known, best_sharpness(logits.cpu(), known.likelihood) * logits.double())
+
+
+def _soft(known: Known, logits: Tensor) -> Tensor:
+    prior = logits.double().softmax(dim=1).cpu().numpy()
+    return _placed(soft_targets(prior, known.likelihood.numpy()), known)
 
 
 def _unbiased(recipe: LabelRecipe, known: Known) -> Tensor:

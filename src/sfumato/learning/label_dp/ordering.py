@@ -15,6 +15,7 @@ epsilon-DP; a mixture over an order that depends on no label is so, too.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from sfumato.core.randomness import Coins
 
-__all__ = ["digest_of", "order_by_inputs"]
+__all__ = ["digest_of", "order_by_inputs", "unordered_digest"]
 
 
 def order_by_inputs(inputs: NDArray[Any], coins: Coins) -> NDArray[np.int64]:
@@ -34,12 +35,27 @@ def order_by_inputs(inputs: NDArray[Any], coins: Coins) -> NDArray[np.int64]:
     >>> bool((first == rows[::-1][order_by_inputs(rows[::-1], SeededCoins(1))]).all())
     True
     """
-    digests = b"".join(hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in inputs)
-    high, low = np.frombuffer(digests, dtype=">u8").reshape(-1, 2).T
+    high, low = np.frombuffer(b"".join(_digests(inputs)), dtype=">u8").reshape(-1, 2).T
     keys = coins.words(len(inputs))
     while len(np.unique(keys)) < len(keys):  # so that every order is as probable as any other
         keys = coins.words(len(inputs))
     return np.lexsort((keys, low, high)).astype(np.int64)
+
+
+def unordered_digest(inputs: NDArray[Any]) -> str:
+    """Of all rows, in whatever order they come.
+
+    >>> rows = np.arange(6.0).reshape(3, 2)
+    >>> unordered_digest(rows) == unordered_digest(rows[::-1]) != unordered_digest(rows[:2])
+    True
+    """
+    found = hashlib.blake2b(repr((inputs.shape, inputs.dtype.str)).encode(), digest_size=16)
+    found.update(b"".join(sorted(_digests(inputs))))
+    return found.hexdigest()
+
+
+def _digests(inputs: NDArray[Any]) -> Iterator[bytes]:
+    return (hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in inputs)
 
 
 def digest_of(*arrays: NDArray[Any]) -> str:

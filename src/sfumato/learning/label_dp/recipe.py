@@ -25,7 +25,7 @@ from sfumato.learning.label_dp.alibi import NoisyOneHot
 from sfumato.learning.label_dp.top_k import LABEL, TopKResponse, checked_unit
 from sfumato.learning.recipes.recipe import NOT_STATED
 
-__all__ = ["AUGMENTS", "MECHANISMS", "STARTS", "TARGETS", "LabelRecipe"]
+__all__ = ["AUGMENTS", "MECHANISMS", "PRETRAININGS", "STARTS", "TARGETS", "LabelRecipe"]
 
 MECHANISMS = ("response", "alibi")
 """Randomised response (with the last stage's prior from the second stage on), or ALIBI."""
@@ -38,6 +38,12 @@ STARTS = ("network", "least-squares")
 
 AUGMENTS = ("none", "shift", "crop-flip")
 """Random changes of images while a network learns."""
+
+PRETRAININGS = ("none", "contrastive")
+"""What networks learn from inputs before any label is read."""
+
+# Left out of JSON as long as they are so: then older runs' journals are still of their recipe.
+_LATER: Mapping[str, Any] = {"pretraining": "none", "pretraining_epochs": 150.0, "folds": 1}
 
 
 @final
@@ -66,6 +72,11 @@ class LabelRecipe:
         mixup: alpha of each stage: pairs are mixed l to 1 - l, l from Beta(alpha, alpha); 0 for no
             mixing.
         augment: see :data:`AUGMENTS`.
+        pretraining: see :data:`PRETRAININGS`; all networks then start from the same body, and least
+            squares go by what it makes of inputs.
+        pretraining_epochs: over all inputs, in batches of ``batch``.
+        folds: of least squares: what it expects of a row comes from the other folds' reports. 1 for
+            a single fit, which has seen the row's own.
         unit: "label": what is replaced, and nothing else.
         seed: of the split, of first weights and orders; privacy does not rest on it.
         origin: where the hyper-parameters come from.
@@ -89,6 +100,9 @@ class LabelRecipe:
     weight_decay: float = 0.05
     mixup: tuple[float, ...] = (1.0, 1.0)
     augment: str = "none"
+    pretraining: str = "none"
+    pretraining_epochs: float = 150.0
+    folds: int = 1
     unit: str = LABEL
     seed: int = 0
     origin: str = NOT_STATED
@@ -96,10 +110,10 @@ class LabelRecipe:
     def __post_init__(self) -> None:
         for name in ("shares", "mixup"):
             object.__setattr__(self, name, tuple(float(x) for x in getattr(self, name)))
-        for name in ("epsilon", "temperature", "epochs", "rate"):
+        for name in ("epsilon", "temperature", "epochs", "rate", "pretraining_epochs"):
             object.__setattr__(self, name, validation.positive(name, getattr(self, name)))
         validation.non_negative("weight_decay", self.weight_decay)
-        for name in ("rounds", "components"):
+        for name in ("rounds", "components", "folds"):
             validation.count(name, getattr(self, name))
         validation.at_least("batch", self.batch, 2)
         validation.at_least("seed", self.seed, 0)
@@ -114,12 +128,16 @@ class LabelRecipe:
         choices = {
             "mechanism": MECHANISMS, "targets": TARGETS, "start": STARTS, "augment": AUGMENTS,
             "features": ("none", "wavelets"), "optimizer": ("adamw", "sgd"),
+            "pretraining": PRETRAININGS,
         }  # fmt: skip
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 validation.fail(name, f"one of {', '.join(known)}", getattr(self, name))
         if self.augment != "none" and self.features != "none":
             validation.fail("augment", "'none' with features, which are made once", self.augment)
+        if self.pretraining != "none" and self.features != "none":
+            wanted = "'none' with features: networks are pre-trained on images themselves"
+            validation.fail("pretraining", wanted, self.pretraining)
 
     def _check_stages(self) -> None:
         shares, total = self.shares, math.fsum(self.shares)
@@ -156,6 +174,10 @@ class LabelRecipe:
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name, default in _LATER.items():
+            needed = name == "pretraining_epochs" and self.pretraining != "none"
+            if plain[name] == default and not needed:
+                del plain[name]
         return plain | {
             "shares": list(self.shares), "mixup": list(self.mixup), "options": dict(self.options),
         }  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sfumato.data import Dataset
+from sfumato.learning.label_dp.pretrained import Pretrained
 from sfumato.learning.label_dp.randomising import Reports
 from sfumato.learning.label_dp.recipe import LabelRecipe
 
@@ -13,11 +14,16 @@ __all__ = ["public_facts"]
 
 _INPUTS = "public: the guarantee is about labels alone, and says nothing of inputs"
 _WAVELETS = "wavelets fixed by formula, and principal components of the public inputs"
+_PRETRAINED = {"learnt_from": "the public inputs alone, before any label was read"}
 _NOT_PUBLIC = "none that is public: results on other rows stay with the curator"
 
 
 def public_facts(
-    recipe: LabelRecipe, data: Dataset, stages: Sequence[Reports], accuracy: float | None
+    recipe: LabelRecipe,
+    data: Dataset,
+    stages: Sequence[Reports],
+    accuracy: float | None,
+    pretrained: Pretrained | None = None,
 ) -> dict[str, Any]:
     """Nothing of it is read off private labels.
 
@@ -26,6 +32,7 @@ def public_facts(
         data: of which only what is declared is told, and how many inputs there are.
         stages: the reports.
         accuracy: on public rows, None where there are none.
+        pretrained: the body that networks started from, if any.
     """
     facts: dict[str, Any] = {
         "data": {
@@ -44,6 +51,8 @@ def public_facts(
         "tuning": recipe.origin,
         "test_set": _test_set(data, accuracy),
     }
+    if pretrained is not None:
+        facts["pretraining"] = _PRETRAINED | pretrained.facts | {"seed": pretrained.seed}
     return facts if accuracy is None else facts | {"accuracy": accuracy}
 
 

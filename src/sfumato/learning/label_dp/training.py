@@ -13,6 +13,8 @@ stage      in the run's folder       if it is cut off
 =========  ========================  ============================================================
 order      curator/order             drawn once; a function of the inputs but for equal ones
 features   curator/features          computed once
+body       curator/pretraining/,     goes on from the last checkpoint; then it is
+           curator/pretrained.*      kept, and nothing was charged yet
 sets       curator/sets-N            computed once, before the stage's labels are read
 reports    curator/reports.jsonl     what was reported stays, what was begun is lost
 networks   curator/network-N-M/      go on from the last checkpoint
@@ -26,13 +28,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sfumato.core import validation
@@ -42,12 +42,17 @@ from sfumato.data import Dataset
 from sfumato.learning.ensembles.batches import derived_seed
 from sfumato.learning.features import transform
 from sfumato.learning.label_dp.charging import LabelCharge
-from sfumato.learning.label_dp.features import check_components, public_features
 from sfumato.learning.label_dp.fitting import Clock, fit_network, logits_of
 from sfumato.learning.label_dp.journal import LabelJournal
-from sfumato.learning.label_dp.learning import Known, first_prior, gathered, learnt_targets
-from sfumato.learning.label_dp.networks import make_network
-from sfumato.learning.label_dp.ordering import digest_of, order_by_inputs
+from sfumato.learning.label_dp.learning import (
+    Known,
+    first_prior,
+    gathered,
+    later_prior,
+    learnt_targets,
+)
+from sfumato.learning.label_dp.ordering import digest_of
+from sfumato.learning.label_dp.public_inputs import PublicInputs
 from sfumato.learning.label_dp.randomising import (
     PIECE,
     Reports,
@@ -59,7 +64,7 @@ from sfumato.learning.label_dp.recipe import LabelRecipe
 from sfumato.learning.label_dp.recording import public_facts
 from sfumato.learning.label_dp.top_k import Sets
 from sfumato.learning.label_dp.with_prior import best_sets
-from sfumato.learning.recipes.inputs import input_shape, inputs_of, labels_of
+from sfumato.learning.recipes.inputs import inputs_of, labels_of
 from sfumato.learning.recipes.observing import Observer, Shown
 from sfumato.learning.runs.folder import RunFolder
 from sfumato.ledger import Ledger
@@ -98,6 +103,7 @@ def train_label_dp(
     half: bool = False,
     compile: bool = False,
     minutes: float | None = None,
+    pretrained: str | Path | None = None,
     observer: Observer | None = None,
     request: Mapping[str, Any] | None = None,
     coins: Coins = SYSTEM,
@@ -117,6 +123,9 @@ def train_label_dp(
         half: networks compute in bfloat16.
         compile: their operations are joined first, which pays for long runs on a GPU.
         minutes: stop after so many, to be gone on with.
+        pretrained: a body that another run on the same inputs has pre-trained with the same
+            settings, its ``curator/pretrained.safetensors``; None to pre-train one where the recipe
+            says so.
         observer: who is told how far it is.
         request: what was asked for, kept for whoever resumes.
         coins: where reports' randomness comes from; seeded in tests only.
@@ -133,7 +142,8 @@ def train_label_dp(
     _check_data(data)
     charge = LabelCharge(book, dataset, analyst)
     pace = {"half": half, "compile": compile, "clock": Clock(minutes)}
-    run = _Run(recipe, data, folder, observer or Shown(), device, coins, pace)
+    lent = None if pretrained is None else Path(pretrained)
+    run = _Run(recipe, data, folder, observer or Shown(), device, coins, pace, lent)
     if not resume:
         charge.check_room(recipe.event(run.classes))
         folder.begin({"label_dp": recipe.to_dict()} | dict(request or {}))
@@ -173,23 +183,21 @@ class _Run:
         device: str,
         coins: Coins,
         pace: Mapping[str, Any],
+        pretrained: Path | None,
     ) -> None:
         self.recipe, self.data, self.folder, self.observer = recipe, data, folder, observer
         self.device, self.coins, self.pace = device, coins, pace
-        self.classes, self.shape = len(data.classes), input_shape(data.shape)
-        size = self.shape
-        if recipe.features == "wavelets":
-            check_components(self.shape, recipe.components, len(data.train.labels))
-            size = (recipe.components,)
-        self._make = lambda: make_network(recipe.network, size, self.classes, **recipe.options)
+        self.classes = len(data.classes)
+        self.public = PublicInputs(
+            recipe, data, folder, device, coins, pace, self._told, pretrained
+        )
         self.parts = split(len(data.train.labels), recipe.shares, recipe.seed)
         if min(map(len, self.parts)) < 2:
             found = tuple(map(len, self.parts))
             validation.fail("shares", "such that every stage has two labels or more", found)
         check_mechanism(recipe, self.classes)
         torch.zeros(1, device=device)
-        with torch.random.fork_rng():
-            self._make()  # or says why not, before anything is read
+        self.public.check()  # or says why not, before anything is read
 
     def finish(self, charge: LabelCharge) -> LabelTrained:
         """All stages that are left."""
@@ -199,18 +207,19 @@ class _Run:
             folder.curator / "reports.jsonl", self._facts(charge), self.coins.private
         )
         try:
+            pretrained = self.public.pretrained  # of inputs alone: nothing is paid for yet
             charge.make(event, recipe.to_dict(), journal)
             network, found = self._stages(journal)
         finally:
             journal.close()
-        model = nn.Sequential(self.features.to(self.device), network).eval()
+        model = nn.Sequential(self.public.features.to(self.device), network).eval()
         accuracy = self._accuracy(model)
         model = model.cpu()
         shown = accuracy if self.data.test_is_public else None
         record = Record("label-dp", {"recipe": recipe.to_dict()}, event, recipe.guarantee)
         record.software = versions("numpy", "torch")
         record.private = record.private and journal.private
-        record.facts |= public_facts(recipe, self.data, found, shown)
+        record.facts |= public_facts(recipe, self.data, found, shown, pretrained)
         kept = {} if accuracy is None or self.data.test_is_public else {"accuracy": accuracy}
         folder.write_curator("results.json", kept)
         charge.finish(record.to_dict())  # first: what a copy of the run told is not published
@@ -223,61 +232,10 @@ class _Run:
         return {
             "recipe": self.recipe.to_dict(),
             "charged": charge.charged,
-            "inputs": digest_of(self._ordered),
+            "inputs": digest_of(self.public.ordered),
             "piece": PIECE,
-            "rows": digest_of(self._order, *self.parts),
+            "rows": digest_of(self.public.order, *self.parts),
         }
-
-    # --- public inputs --------------------------------------------------------------------------
-
-    @cached_property
-    def _order(self) -> NDArray[np.int64]:
-        """Which row is at each place, by the inputs; the labels follow when they are read."""
-        stored = self.folder.read_curator_tensors("order")
-        if stored is None:
-            made = order_by_inputs(self.data.train.inputs, self.coins)
-            self.folder.write_curator_tensors("order", {"order": torch.from_numpy(made)})
-            return made
-        found = stored["order"].numpy()
-        if len(found) != len(self.data.train.labels):
-            raise ValueError(
-                f"the run in {self.folder.path} began with {len(found):,} rows, and there are "
-                f"{len(self.data.train.labels):,} now: it holds those of another data set"
-            )
-        return found
-
-    @cached_property
-    def _ordered(self) -> NDArray[Any]:
-        return self.data.train.inputs[self._order]
-
-    @cached_property
-    def _inputs(self) -> Tensor:
-        return inputs_of(self._ordered, self.data.bounds)
-
-    @cached_property
-    def features(self) -> nn.Module:
-        """What stands before the networks: fitted to public inputs once."""
-        recipe = self.recipe
-        if recipe.features == "none":
-            return nn.Identity()
-        stored = self.folder.read_curator_tensors("features")
-        inputs = self._inputs if stored is None else None
-        made = public_features(
-            self.shape, recipe.components, inputs, recipe.seed, self._told("features")
-        )
-        if stored is None:
-            self.folder.write_curator_tensors("features", made.state_dict())
-        else:
-            made.load_state_dict(stored)
-        return made
-
-    @cached_property
-    def rows(self) -> Tensor:
-        """What networks take, of all training inputs, on the device."""
-        if self.recipe.features == "none":
-            return self._inputs.to(self.device)
-        module = self.features.to(self.device)
-        return transform(module, self._inputs, progress=self._told("features")).to(self.device)
 
     def _told(self, what: str) -> Callable[[int, int], None]:
         return lambda done, total: self.observer.preparing(what, done, total)
@@ -292,7 +250,7 @@ class _Run:
             sets = self._sets(stage, torch.from_numpy(rows), network)
             reports = randomise_stage(
                 self.recipe, stage, rows, sets, self.data.train.labels, journal, self.coins,
-                self._told("labels"), self._order,
+                self._told("labels"), self.public.order,
             )  # fmt: skip
             found.append(reports)
             network = self._taught(stage, gathered(found, self.device), network)
@@ -332,24 +290,30 @@ class _Run:
 
     def _first_logits(self, stage: int, known: Known, last: nn.Module | None) -> Tensor:
         """Of the last stage's model; at first by least squares, or by a network of its own."""
+        squares = self.recipe.start == "least-squares"
         if last is not None:
-            return self._logits(last, known.rows)
-        rows = self.rows[known.rows.to(self.device)]
-        if self.recipe.start == "least-squares":
-            return first_prior(self.recipe, known, rows.flatten(1))
+            logits = self._logits(last, known.rows)
+            return (
+                later_prior(self.recipe, known, logits, self._probes(known)) if squares else logits
+            )
+        if squares:
+            return first_prior(self.recipe, known, self._probes(known))
         _, targets = learnt_targets(self.recipe, known, None)
         return self._logits(self._fitted(stage, 0, known.rows, targets), known.rows)
 
+    def _probes(self, known: Known) -> Tensor:
+        return self.public.probes[known.rows.to(self.device)]
+
     def _fitted(self, stage: int, number: int, rows: Tensor, targets: Tensor) -> nn.Module:
         return fit_network(
-            self._make, self.rows[rows.to(self.device)], targets, self.recipe,
+            self.public.network, self.public.rows[rows.to(self.device)], targets, self.recipe,
             mixup=self.recipe.mixup[stage], seed=derived_seed(self.recipe.seed, stage, number),
             folder=self.folder.curator / f"network-{stage}-{number}",
             told=self._told(f"network {stage + 1}.{number}"), **self.pace,
         )  # fmt: skip
 
     def _logits(self, network: nn.Module, rows: Tensor) -> Tensor:
-        return logits_of(network, self.rows[rows.to(self.device)], self.pace["half"])
+        return logits_of(network, self.public.rows[rows.to(self.device)], self.pace["half"])
 
     def _accuracy(self, model: nn.Module) -> float | None:
         """On the test set; None without one."""

@@ -17,7 +17,7 @@ from sfumato.learning.recipes.observing import Observer
 from sfumato.learning.recipes.recipe import Recipe
 from sfumato.learning.runs.folder import RunFolder
 
-__all__ = ["Prepared", "check_sizes", "refuse_first_rows"]
+__all__ = ["Prepared", "check_arrays", "check_sizes", "refuse_first_rows"]
 
 _FITTED = "features.safetensors"
 
@@ -88,7 +88,7 @@ def check_sizes(recipe: Recipe, data: Dataset, public_size: int | None) -> int:
     Raises:
         ValueError: if nobody declared one, or the recipe is not for such data.
     """
-    _check_arrays(data)
+    check_arrays(data)
     if len(data.classes) < 2:
         validation.fail("classes", "two or more", data.classes)
     if recipe.augment is not None and (len(data.shape) != 3 or min(data.shape[:2]) < 2):
@@ -108,7 +108,7 @@ def check_sizes(recipe: Recipe, data: Dataset, public_size: int | None) -> int:
     return validation.count("public_size", size)
 
 
-def _check_arrays(data: Dataset) -> None:
+def check_arrays(data: Dataset) -> None:
     """Raises unless the arrays have the declared layout: before the charge, and about no row."""
     for name, (inputs, labels) in (("train", data.train), ("test", data.test)):
         if tuple(inputs.shape[1:]) != tuple(data.shape):

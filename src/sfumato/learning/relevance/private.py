@@ -15,7 +15,10 @@ replacements is that sum divided by n, which is public then: sensitivity 2 / n a
 epsilon) per input, whatever the number of inputs.
 
 Rounding. Scaled relevance is cut towards zero to multiples of 2^-30, so ||R_i||_1 <= 1 holds for up
-to 2^22 inputs, and sums of up to 2^22 records are exact. Relevance that is not finite counts as 0.
+to 2^22 inputs (more are refused), and whole numbers of 2^-30 are added without rounding or
+overflow, however many records there are. The sum is held to +-2^23, where every multiple of 2^-30
+is a floating-point number; holding brings no two sums further apart. Relevance that is not finite
+counts as 0.
 What is assumed: a record's relevance, computed in double precision in batches of one shape, is a
 function of the record alone. Products of matrices may be rounded by a row's place in a batch, and a
 record that is removed moves others to other places; what differs is about 1e-17, far below the cut,
@@ -54,6 +57,8 @@ from sfumato.mechanisms.laplace import Laplace
 __all__ = ["PrivateRelevance", "RelevanceRelease", "relevance_sum", "scaled_relevance"]
 
 _STEPS = 2.0**30
+_MOST_INPUTS = 2**22
+_LARGEST = 2**53  # steps; sums are held within, where every whole number is a float
 _JUST_BELOW = 1 - 2.0**-30  # more than the rounding of a norm of 2^22 numbers
 _DEFAULT = EpsilonRule()
 _Told = Callable[[int, int], object]
@@ -164,14 +169,27 @@ def relevance_sum(
     rule: RelevanceRule | str = _DEFAULT,
     told: _Told = lambda done, total: None,
 ) -> NDArray[np.float64]:
-    """(*shape) the sum over records of their scaled relevance, exactly. Private."""
-    found = np.zeros(tuple(inputs.shape[1:]))
+    """(*shape) the sum over records of their scaled relevance, exactly, held to +-2^23. Private.
+
+    Raises:
+        ValueError: for more than 2^22 inputs, whose lengths could not be told exactly.
+    """
+    shape = tuple(inputs.shape[1:])
+    if prod(shape) > _MOST_INPUTS:
+        validation.fail("inputs", f"{_MOST_INPUTS} numbers a record at most", prod(shape))
+    found = np.zeros(shape, dtype=object)  # Python's whole numbers, which have no largest
     done = 0
     for part in input_relevance(checked_model(model).module, inputs, rule):
-        found += scaled_relevance(part).sum(0).cpu().numpy()
+        found = found + step_sum(part)
         done += len(part)
         told(done, len(inputs))
-    return found
+    return np.clip(found, -_LARGEST, _LARGEST).astype(np.float64) / _STEPS
+
+
+def step_sum(values: Tensor) -> NDArray[np.object_]:
+    """(*shape) the sum over a batch of scaled relevance, in steps of 2^-30, as whole numbers."""
+    steps = (scaled_relevance(values) * _STEPS).to(torch.int64).sum(0)  # below 2^63 for 2^33 rows
+    return steps.cpu().numpy().astype(object)
 
 
 def scaled_relevance(values: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Means over squares of pixels: fewer inputs, hence fewer weights to drown in noise. Public.
+"""Means over squares of pixels: fewer inputs for noise to go onto. Public.
 
 >>> MeanPool(7).out_shape((1, 28, 28))
 (1, 4, 4)

@@ -1,0 +1,206 @@
+"""What a run makes of its public inputs, once: an order, features, a pre-trained body.
+
+Guarantee: of the data only the inputs and their number are read here, so none of it costs anything,
+and all of it is the same whatever the labels are.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from sfumato.core import validation
+from sfumato.core.randomness import Coins
+from sfumato.data import Dataset
+from sfumato.learning.ensembles.batches import derived_seed
+from sfumato.learning.features import transform
+from sfumato.learning.label_dp.contrastive import image_body, pretrain_body
+from sfumato.learning.label_dp.features import Projection, check_components, public_features
+from sfumato.learning.label_dp.fitting import logits_of
+from sfumato.learning.label_dp.networks import make_network
+from sfumato.learning.label_dp.ordering import order_by_inputs
+from sfumato.learning.label_dp.pretrained import Pretrained, pretraining_facts
+from sfumato.learning.label_dp.recipe import LabelRecipe
+from sfumato.learning.label_dp.stepping import Told
+from sfumato.learning.recipes.inputs import input_shape, inputs_of
+from sfumato.learning.runs.folder import RunFolder
+
+__all__ = ["PublicInputs"]
+
+_PRETRAINING = 1 << 20  # a stream of coins of its own; stages are numbered from 0
+
+
+@final
+class PublicInputs:
+    """Inputs in an order of their own, and what is made of them.
+
+    Args:
+        recipe: how.
+        data: whose labels are not read.
+        folder: of the run; what is there is not made again.
+        device: where tensors go.
+        coins: for the order of equal inputs.
+        pace: half precision, compilation, clock.
+        told: makes who is told how far something is.
+        lent: the file of a body that was pre-trained elsewhere; None for none.
+    """
+
+    def __init__(
+        self,
+        recipe: LabelRecipe,
+        data: Dataset,
+        folder: RunFolder,
+        device: str,
+        coins: Coins,
+        pace: Mapping[str, Any],
+        told: Callable[[str], Told],
+        lent: Path | None = None,
+    ) -> None:
+        self.recipe, self.data, self.folder = recipe, data, folder
+        self.device, self.coins, self.pace, self.told = device, coins, pace, told
+        self.shape = input_shape(data.shape)
+        self._file, self._path = folder.curator / "pretrained.safetensors", lent
+        self._lent: Pretrained | None = None
+
+    def check(self) -> None:
+        """Says why not, before anything is read or written.
+
+        Raises:
+            ValueError: for a network, features or a lent body that cannot be.
+        """
+        recipe = self.recipe
+        if recipe.features == "wavelets":
+            check_components(self.shape, recipe.components, len(self.data.train.inputs))
+        with torch.random.fork_rng():
+            made = self._fresh()
+        if recipe.pretraining != "none":
+            body, _ = image_body(made, recipe.network)
+            if self._path is not None and not self._file.exists():
+                self._lent = Pretrained.read(self._path)
+                self._lent.check(pretraining_facts(recipe, self.data), body)
+        elif self._path is not None:
+            wanted = "left out for a recipe without pretraining"
+            validation.fail("pretrained", wanted, str(self._path))
+
+    # --- rows -----------------------------------------------------------------------------------
+
+    @cached_property
+    def order(self) -> NDArray[np.int64]:
+        """Which row is at each place, by the inputs; the labels follow when they are read."""
+        stored = self.folder.read_curator_tensors("order")
+        if stored is None:
+            made = order_by_inputs(self.data.train.inputs, self.coins)
+            self.folder.write_curator_tensors("order", {"order": torch.from_numpy(made)})
+            return made
+        found = stored["order"].numpy()
+        if len(found) != len(self.data.train.inputs):
+            raise ValueError(
+                f"the run in {self.folder.path} began with {len(found):,} rows, and there are "
+                f"{len(self.data.train.inputs):,} now: it holds those of another data set"
+            )
+        return found
+
+    @cached_property
+    def ordered(self) -> NDArray[Any]:
+        """The inputs as they came, in that order."""
+        return self.data.train.inputs[self.order]
+
+    @cached_property
+    def _inputs(self) -> Tensor:
+        return inputs_of(self.ordered, self.data.bounds)
+
+    @cached_property
+    def features(self) -> nn.Module:
+        """What stands before the networks: fitted once."""
+        recipe = self.recipe
+        if recipe.features == "none":
+            return nn.Identity()
+        stored = self.folder.read_curator_tensors("features")
+        inputs = self._inputs if stored is None else None
+        made = public_features(
+            self.shape, recipe.components, inputs, recipe.seed, self.told("features")
+        )
+        if stored is None:
+            self.folder.write_curator_tensors("features", made.state_dict())
+        else:
+            made.load_state_dict(stored)
+        return made
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """What networks take, of all training inputs, on the device."""
+        if self.recipe.features == "none":
+            return self._inputs.to(self.device)
+        module = self.features.to(self.device)
+        return transform(module, self._inputs, progress=self.told("features")).to(self.device)
+
+    @cached_property
+    def probes(self) -> Tensor:
+        """(n, d) what least squares take, the most important numbers first.
+
+        What networks take; of a pre-trained body what it makes of them, as principal components.
+        """
+        if self.pretrained is None:
+            return self.rows.flatten(1)
+        with torch.random.fork_rng():
+            body, size = image_body(self.network(), self.recipe.network)
+        found = logits_of(body.to(self.device), self.rows, self.pace["half"])
+        projection = Projection(size, min(size, len(found))).to(self.device)
+        projection.fit(found, self.recipe.seed)
+        return projection(found)
+
+    # --- networks -------------------------------------------------------------------------------
+
+    def network(self) -> nn.Module:
+        """A network to be trained: from the pre-trained body on, if there is one.
+
+        Its last layer then begins at zero, so that the body does not move before there is a reason.
+        """
+        made = self._fresh()
+        if self.pretrained is not None:
+            body, _ = image_body(made, self.recipe.network)
+            body.load_state_dict(self.pretrained.weights)
+            assert isinstance(made, nn.Sequential)
+            for weight in made[-1].parameters():
+                nn.init.zeros_(weight)
+        return made
+
+    def _fresh(self) -> nn.Module:
+        recipe = self.recipe
+        size = self.shape if recipe.features == "none" else (recipe.components,)
+        return make_network(recipe.network, size, len(self.data.classes), **recipe.options)
+
+    @cached_property
+    def pretrained(self) -> Pretrained | None:
+        """The body that all networks start from: on disk, lent, or made now; None for none."""
+        if self.recipe.pretraining == "none":
+            return None
+        if self._file.exists():
+            return Pretrained.read(self._file)
+        made = self._lent or self._made()
+        made.write(self._file)
+        shutil.rmtree(self.folder.curator / "pretraining", ignore_errors=True)
+        return made
+
+    def _made(self) -> Pretrained:
+        recipe = self.recipe
+        weights = pretrain_body(
+            lambda: image_body(self._fresh(), recipe.network),
+            self.rows,
+            epochs=recipe.pretraining_epochs,
+            batch=recipe.batch,
+            mirrored=recipe.augment == "crop-flip",
+            seed=derived_seed(recipe.seed, _PRETRAINING),
+            folder=self.folder.curator / "pretraining",
+            told=self.told("pre-training"),
+            **self.pace,
+        )
+        return Pretrained(weights, pretraining_facts(recipe, self.data), recipe.seed)
