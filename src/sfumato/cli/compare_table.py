@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["figure_lines", "tell", "tell_costs", "tell_plan"]
 
+_LEAST_WIDTH, _COLUMN = 52, 11  # of a table with guarantees, and of an epsilon more
 _LABELS = "label-dp protects labels alone: another promise, never ranked with the others."
 _OTHER = (
     "* The guarantee is for another relation than the others', under which the number of rows is "
@@ -82,7 +83,12 @@ def tell(compared: Comparison) -> None:
     """The table, what was left out, and advice."""
     task, screen = compared.plan.task, console()
     tested = f"{len(task.data.test.labels):,} public" if task.data.test_is_public else "private"
-    screen.print(_table(compared, f"{task.data.name}: accuracy in %, on {tested} test rows"))
+    table, below = _table(
+        compared, f"{task.data.name}: accuracy in %, on {tested} test rows", screen.width
+    )
+    screen.print(table)
+    for line in below:
+        screen.print(Padding(line, (0, 0, 0, 1)), markup=False)
     if any(_other(compared, row) for row in compared.rows):
         screen.print(Padding(_OTHER, (0, 0, 0, 1)))
     if any(row.group == "labels" for row in compared.rows):
@@ -112,36 +118,53 @@ def _sentence(text: str) -> str:
 # --- the table ------------------------------------------------------------------------------------
 
 
-def _table(compared: Comparison, title: str) -> Table:
+def _table(compared: Comparison, title: str, width: int) -> tuple[Table, list[str]]:
+    """The table; and where a screen is too narrow for them in it, the guarantees for below."""
     prices = sorted({row.epsilon for row in compared.rows if row.epsilon is not None})
+    methods = _by_method(compared.rows)
+    promises = {method: _promise(rows) for method, rows in methods.items()}
+    inside = width >= _LEAST_WIDTH + _COLUMN * len(prices)
     table = plain_table(title)
     table.add_column("method", no_wrap=True)
-    table.add_column("noise on", no_wrap=True)
+    table.add_column("noise on")
     for price in prices:
-        table.add_column(f"epsilon {price:g}", justify="right", no_wrap=True)
-    table.add_column("guarantee")
+        table.add_column(f"epsilon {price:g}", justify="right", min_width=7)  # wraps, never cut
+    if inside:
+        table.add_column("guarantee")
     table.add_column("s", justify="right", no_wrap=True)
-    for method, rows in _by_method(compared.rows).items():
-        if rows[0].group in ("labels", "none"):
+    for method, rows in methods.items():
+        first, mark = rows[0], "*" if _other(compared, rows[0]) else ""
+        if first.group in ("labels", "none"):
             table.add_section()
-        _add(table, compared, method, rows, prices)
-    return table
+        seconds = sum(row.seconds for row in rows) / len(rows)
+        promise = [promises[method]] if inside else []
+        cells = (*_accuracies(rows, prices), *promise, f"{seconds:.0f}")
+        table.add_row(f"{method}{mark}", str(first.group), *cells)
+    return table, [] if inside else _by_promise(promises)
 
 
-def _add(
-    table: Table, compared: Comparison, method: str, rows: Sequence[Row], prices: Sequence[float]
-) -> None:
-    first, mark = rows[0], "*" if _other(compared, rows[0]) else ""
-    if first.group == "none":
-        cells = [_accuracy(first), *[""] * (len(prices) - 1)]
-        promise = "none: not private"
-    else:
-        known = {row.epsilon: row for row in rows}
-        cells = [_accuracy(known[price]) if price in known else "" for price in prices]
-        promise = first.guarantee.neighbours.describe(first.guarantee.unit)
-        promise += f", delta {first.guarantee.delta:g}{_less(rows)}"
-    seconds = sum(row.seconds for row in rows) / len(rows)
-    table.add_row(f"{method}{mark}", str(first.group), *cells, promise, f"{seconds:.0f}")
+def _accuracies(rows: Sequence[Row], prices: Sequence[float]) -> list[str]:
+    if rows[0].group == "none":
+        return [_accuracy(rows[0]), *[""] * (len(prices) - 1)]
+    known = {row.epsilon: row for row in rows}
+    return [_accuracy(known[price]) if price in known else "" for price in prices]
+
+
+def _promise(rows: Sequence[Row]) -> str:
+    if rows[0].group == "none":
+        return "none: not private"
+    guarantee = rows[0].guarantee
+    relation = guarantee.neighbours.describe(guarantee.unit)
+    return f"{relation}, delta {guarantee.delta:g}{_less(rows)}"
+
+
+def _by_promise(promises: dict[str, str]) -> list[str]:
+    """A line for each guarantee, with the methods that have it."""
+    found: dict[str, list[str]] = {}
+    for method, promise in promises.items():
+        found.setdefault(promise, []).append(method)
+    said = [f"{', '.join(methods)} ({promise})" for promise, methods in found.items()]
+    return ["Guarantees:", *(f"  {line}" for line in said)]
 
 
 def _less(rows: Sequence[Row]) -> str:
