@@ -47,6 +47,11 @@ class ReleaseGame(Protocol):
         """Of normal noise: how many standard deviations each release moves."""
         ...
 
+    @property
+    def normal(self) -> bool:
+        """Whether all that is drawn has normal noise of one size, and nothing else is random."""
+        ...
+
     def __call__(self, table: Any, count: int) -> Any:
         """So many independent draws of all releases."""
         ...
@@ -96,11 +101,11 @@ def audit_draws(game: ReleaseGame, samples: int, confidence: float) -> list[Find
     claim, delta = game.claim, game.claim.delta
     found = audit_mechanism(
         game, [(game.first, game.second)], claim=claim, samples=samples, confidence=confidence,
-        gaussian=delta > 0,
+        gaussian=game.normal,
     )  # fmt: skip
     facts = {name: value for name, value in found.facts.items() if name != "pair"}
     facts |= tables_of(game)
-    if not delta:
+    if not game.normal:  # what bounds mu would say nothing about epsilon
         return [replace(found, facts=facts)]
     mu = facts.pop("mu_at_least")
     inside, outside = facts["inside"], facts["outside"]

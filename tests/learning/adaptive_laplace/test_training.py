@@ -300,3 +300,21 @@ def test_one_record_is_told_by_itself(tmp_path):
         others = np.arange(SIZE) != 5
         assert torch.equal(told[0][part][others], told[1][part][others])
     assert not torch.equal(told[0]["inputs"][5], told[1]["inputs"][5])
+
+
+def test_more_inputs_than_relevance_can_be_told_of_are_refused_before_the_charge(
+    tmp_path, monkeypatch
+):
+    from sfumato.learning.relevance import private
+    from sfumato.learning.relevance.scaling import RelevanceScaling
+
+    monkeypatch.setattr(private, "_MOST_INPUTS", 15)
+    book = Ledger(tmp_path / "l.db")
+    book.create("rows", Budget(300.0), neighbours="replace-one")
+    data = stripes()
+    with pytest.raises(ValueError, match="15 numbers a record at most, got 16"):
+        train_adaptive_laplace(RECIPE, data, out=tmp_path / "a", ledger=book, dataset="rows")
+    assert book.status("rows").left == pytest.approx(300.0)
+    assert not (tmp_path / "a").exists()
+    with pytest.raises(ValueError, match="15 numbers a record at most"):
+        RelevanceScaling(1.0).build((1, 4, 4))

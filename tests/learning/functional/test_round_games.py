@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from sfumato.cli.audit_games import audit_product
+from sfumato.cli.audit_games import audit_draws, audit_product
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import SeededCoins
 from sfumato.learning.functional.games import round_game
@@ -81,3 +81,16 @@ def test_a_sampled_round_shows_ln_of_1_and_q_times_the_rest():
 def test_mistakes(options, message):
     with pytest.raises(ValueError, match=message):
         round_game(epsilon=1.0, **options)
+
+
+def test_a_bound_for_normal_noise_is_not_taken_of_sampled_rounds():
+    """Their law is another: this one promises 0.5 exactly, and would seem to break it."""
+    made = round_game(
+        epsilon=0.5, delta=0.04, neighbours=ADD, rows=1, sample_rate=0.05, coins=SeededCoins(3)
+    )
+    assert not made.normal
+    found = audit_draws(made, 4000, 0.95)
+    assert [one.method for one in found] == ["sampling"]
+    assert not found[0].refuted
+    assert round_game(epsilon=0.5, delta=0.04, neighbours=ADD).normal
+    assert not round_game(epsilon=0.5, delta=0.0, neighbours=ADD).normal

@@ -143,7 +143,59 @@ def test_networks_start_from_the_body(few, tmp_path, monkeypatch) -> None:
         assert same({name: state[name] for name in body}, body)
 
 
+def test_pretraining_that_diverged_is_told_before_anything_is_paid_for(
+    few, tmp_path, monkeypatch
+) -> None:
+    from sfumato.learning.label_dp import public_inputs
+
+    ledger = Ledger(tmp_path / "l.db")
+    ledger.create("labels", Budget(1.5), unit="label", neighbours="replace-one")
+    real = public_inputs.pretrain_body
+
+    def diverged(*arguments, **more):
+        return {name: value * torch.nan for name, value in real(*arguments, **more).items()}
+
+    monkeypatch.setattr(public_inputs, "pretrain_body", diverged)
+    charged = {"ledger": ledger, "dataset": "labels", "coins": SeededCoins(1)}
+    with pytest.raises(ValueError, match="of finite weights"):
+        train_label_dp(quick(few), few, out=tmp_path / "a", **charged)
+    assert ledger.status("labels").left == pytest.approx(1.5, abs=1e-6)
+    assert not (tmp_path / "a" / FILE).exists()
+    monkeypatch.setattr(public_inputs, "pretrain_body", real)
+    train_label_dp(quick(few), few, out=tmp_path / "a", resume=True, **charged)
+    assert ledger.status("labels").left == pytest.approx(0.5, abs=1e-6)
+
+
+def test_labels_that_are_fewer_than_inputs_are_refused_before_the_charge(few, tmp_path) -> None:
+    ledger = Ledger(tmp_path / "l.db")
+    ledger.create("labels", Budget(1.5), unit="label", neighbours="replace-one")
+    odd = replace(few, train=Examples(few.train.inputs, few.train.labels[:-9]))
+    with pytest.raises(ValueError, match="as many as inputs"):
+        train_label_dp(quick(odd), odd, out=tmp_path / "a", ledger=ledger, dataset="labels")
+    assert ledger.status("labels").left == pytest.approx(1.5, abs=1e-6)
+    assert not (tmp_path / "a").exists()
+
+
 # --- a body that is lent --------------------------------------------------------------------------
+
+
+def test_a_lent_file_adds_nothing_to_the_record(few, tmp_path) -> None:
+    from sfumato.learning.label_dp.pretrained import Pretrained
+
+    train_label_dp(quick(few), few, out=tmp_path / "a", coins=SeededCoins(1))
+    body = Pretrained.read(tmp_path / "a" / FILE)
+    more = {"learnt_from": "anything", "accuracy": 0.93}
+    Pretrained(body.weights, body.facts | more, 0).write(tmp_path / "lent.safetensors")
+    found = train_label_dp(
+        quick(few), few, out=tmp_path / "b", pretrained=tmp_path / "lent.safetensors"
+    )
+    own = json.loads((tmp_path / "a/record.json").read_text())["facts"]["pretraining"]
+    assert json.loads(json.dumps(found.record.facts["pretraining"])) == own
+    nan = {name: value * torch.nan for name, value in body.weights.items()}
+    Pretrained(nan, body.facts, 0).write(tmp_path / "nan.safetensors")
+    with pytest.raises(ValueError, match="of finite weights"):
+        train_label_dp(quick(few), few, out=tmp_path / "c", pretrained=tmp_path / "nan.safetensors")
+    assert not (tmp_path / "c").exists()
 
 
 def test_a_lent_body_is_taken_as_it_is(few, tmp_path, monkeypatch) -> None:

@@ -28,7 +28,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 import torch
@@ -134,6 +134,8 @@ class ToldGame:
     first: tuple[Rows, ...]
     second: tuple[Rows, ...]
     coins: Coins = SYSTEM
+    normal: ClassVar[bool] = False
+    """The method has none."""
 
     def __call__(self, table: tuple[Rows, ...], count: int) -> Floats:
         """(count, numbers) of so many independent runs: what the parts say of the first record."""

@@ -42,6 +42,7 @@ from sfumato.learning.recipes.inputs import input_shape, inputs_of, labels_of
 from sfumato.learning.recipes.observing import Observer, Shown
 from sfumato.learning.recipes.preparing import check_arrays
 from sfumato.learning.relevance.known import KnownModel, checked_model
+from sfumato.learning.relevance.private import check_inputs
 from sfumato.learning.relevance.shares import feature_shares
 from sfumato.learning.runs.folder import RunFolder
 from sfumato.ledger import Ledger
@@ -88,7 +89,7 @@ def planned(
     _check(recipe, data)
     shape, classes = input_shape(data.shape), len(data.classes)
     untrained(recipe, shape, classes)  # or says what is wrong with the network
-    size = recipe.told_shape(shape)
+    size = check_inputs(recipe.told_shape(shape))
     _check_takes(recipe.source.known(size) if known is None else known, size)
     event = recipe.event(classes)
     found = None if known is None else checked_model(known).event

@@ -244,6 +244,11 @@ class RunGame:
         return self.losses if self.claim.delta == 0 else ()
 
     @property
+    def normal(self) -> bool:
+        """Whether all is normal noise on sums; weights of a perturbed objective are not."""
+        return self.claim.delta > 0 and (self.head is None or self.head.loss is not None)
+
+    @property
     def mus(self) -> tuple[float, ...]:
         """Of normal noise: how many standard deviations each release moves."""
         return () if self.claim.delta == 0 else self.losses

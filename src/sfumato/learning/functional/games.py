@@ -139,6 +139,11 @@ class RoundGame:
         return (sampled,) * self.plan.rounds
 
     @property
+    def normal(self) -> bool:
+        """Whether sums have normal noise and no records are sampled, which has another law."""
+        return isinstance(self.noise, Gaussian) and self.plan.recipe.sample_rate == 1
+
+    @property
     def mus(self) -> tuple[float, ...]:
         """Of normal noise: how many standard deviations each round moves, if the record is in it.
 

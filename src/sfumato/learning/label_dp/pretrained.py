@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, final
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
@@ -80,6 +81,19 @@ class Pretrained:
         kept = {name: value.contiguous() for name, value in self.weights.items()}
         write_whole(path, save(kept, {_KEY: said}))
 
+    def check_finite(self) -> None:
+        """Raises if there are weights that are no numbers: nothing could be learnt from there.
+
+        Raises:
+            ValueError: naming one.
+        """
+        for name, value in self.weights.items():
+            if not bool(torch.isfinite(value).all()):
+                validation.fail(
+                    "pretrained", "of finite weights (did pre-training diverge? lower its batch or "
+                    "its epochs)", name,
+                )  # fmt: skip
+
     def check(self, facts: Mapping[str, Any], body: nn.Module) -> None:
         """Raises unless it is of these facts, and fits.
 
@@ -93,6 +107,7 @@ class Pretrained:
             validation.fail(
                 "pretrained", "a body of the same inputs and settings (or leave it out)", said
             )
+        self.check_finite()
         wanted = {name: value.shape for name, value in body.state_dict().items()}
         if {name: value.shape for name, value in self.weights.items()} != wanted:
             validation.fail("pretrained", "a body of this network", self.facts["network"])

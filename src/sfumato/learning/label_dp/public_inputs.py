@@ -186,8 +186,11 @@ class PublicInputs:
         if self._file.exists():
             return Pretrained.read(self._file)
         made = self._lent or self._made()
-        made.write(self._file)
-        shutil.rmtree(self.folder.curator / "pretraining", ignore_errors=True)
+        try:
+            made.check_finite()
+            made.write(self._file)
+        finally:
+            shutil.rmtree(self.folder.curator / "pretraining", ignore_errors=True)
         return made
 
     def _made(self) -> Pretrained:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sfumato.data import Dataset
-from sfumato.learning.label_dp.pretrained import Pretrained
+from sfumato.learning.label_dp.pretrained import Pretrained, pretraining_facts
 from sfumato.learning.label_dp.randomising import Reports
 from sfumato.learning.label_dp.recipe import LabelRecipe
 
@@ -52,7 +52,8 @@ def public_facts(
         "test_set": _test_set(data, accuracy),
     }
     if pretrained is not None:
-        facts["pretraining"] = _PRETRAINED | pretrained.facts | {"seed": pretrained.seed}
+        known = {name: pretrained.facts[name] for name in pretraining_facts(recipe, data)}
+        facts["pretraining"] = known | _PRETRAINED | {"seed": pretrained.seed}
     return facts if accuracy is None else facts | {"accuracy": accuracy}
 
 

@@ -66,6 +66,7 @@ from sfumato.learning.label_dp.top_k import Sets
 from sfumato.learning.label_dp.with_prior import best_sets
 from sfumato.learning.recipes.inputs import inputs_of, labels_of
 from sfumato.learning.recipes.observing import Observer, Shown
+from sfumato.learning.recipes.preparing import check_arrays
 from sfumato.learning.runs.folder import RunFolder
 from sfumato.ledger import Ledger
 
@@ -155,6 +156,7 @@ def train_label_dp(
 
 
 def _check_data(data: Dataset) -> None:
+    check_arrays(data)
     if data.owners is not None:
         raise ValueError(
             "rows must have no owners: label privacy protects one label, and an owner of several "
@@ -208,6 +210,8 @@ class _Run:
         )
         try:
             pretrained = self.public.pretrained  # of inputs alone: nothing is paid for yet
+            if pretrained is not None and recipe.start == "least-squares":
+                _ = self.public.probes  # likewise: what can fail does so before the charge
             charge.make(event, recipe.to_dict(), journal)
             network, found = self._stages(journal)
         finally:

@@ -54,7 +54,9 @@ from sfumato.learning.relevance.propagation import input_relevance
 from sfumato.learning.relevance.rules import EpsilonRule, RelevanceRule
 from sfumato.mechanisms.laplace import Laplace
 
-__all__ = ["PrivateRelevance", "RelevanceRelease", "relevance_sum", "scaled_relevance"]
+__all__ = [
+    "PrivateRelevance", "RelevanceRelease", "check_inputs", "relevance_sum", "scaled_relevance",
+]  # fmt: skip
 
 _STEPS = 2.0**30
 _MOST_INPUTS = 2**22
@@ -163,6 +165,13 @@ class PrivateRelevance:
         return RelevanceRelease(noisy, mean, event, coins.private)
 
 
+def check_inputs(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape; raises for more inputs than lengths can be told exactly of."""
+    if prod(shape) > _MOST_INPUTS:
+        validation.fail("inputs", f"{_MOST_INPUTS} numbers a record at most", prod(shape))
+    return shape
+
+
 def relevance_sum(
     model: KnownModel,
     inputs: Tensor,
@@ -174,9 +183,7 @@ def relevance_sum(
     Raises:
         ValueError: for more than 2^22 inputs, whose lengths could not be told exactly.
     """
-    shape = tuple(inputs.shape[1:])
-    if prod(shape) > _MOST_INPUTS:
-        validation.fail("inputs", f"{_MOST_INPUTS} numbers a record at most", prod(shape))
+    shape = check_inputs(tuple(inputs.shape[1:]))
     found = np.zeros(shape, dtype=object)  # Python's whole numbers, which have no largest
     done = 0
     for part in input_relevance(checked_model(model).module, inputs, rule):

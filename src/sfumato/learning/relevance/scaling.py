@@ -28,7 +28,7 @@ from sfumato.core.events import LaplaceEvent
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import Coins
 from sfumato.learning.features.base import FeatureMap, checked_shape
-from sfumato.learning.relevance.private import relevance_sum
+from sfumato.learning.relevance.private import check_inputs, relevance_sum
 from sfumato.learning.relevance.rules import AlphaBetaRule, RelevanceRule
 from sfumato.learning.relevance.shares import feature_shares
 from sfumato.learning.relevance.sources import PublicSource
@@ -84,7 +84,7 @@ class RelevanceScaling(FeatureMap):
 
     def build(self, shape: tuple[int, ...]) -> nn.Module:
         """Inputs as they are, until it is fitted."""
-        self.source.known(checked_shape(shape))  # says what is wrong before there is a row
+        self.source.known(check_inputs(checked_shape(shape)))  # or says why not, before any row
         return ScaledInputs(shape)
 
     def out_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from sfumato.core.randomness import SeededCoins
-from sfumato.learning.ensembles import Schedule, train_ensemble
+from sfumato.learning.ensembles import Schedule, store, train_ensemble
 from sfumato.learning.ensembles.batches import derived_seed
 from sfumato.learning.ensembles.stacking import fresh_weights
 from sfumato.learning.pate.teachers import (
@@ -246,6 +246,7 @@ class Cut(Exception):  # noqa: N818
 @pytest.mark.parametrize("after", [2, 4, 6])
 def test_a_run_that_was_cut_off_goes_on(tmp_path, monkeypatch, after):
     monkeypatch.setattr(module, "_CHUNK", 2)
+    monkeypatch.setattr(store, "_SHARE", 1)  # states are written however long that takes
     options = {"together": 3, "engine": "stacked"}
     whole = trained(RECIPE, **options)
 
