@@ -28,7 +28,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -134,8 +134,6 @@ class ToldGame:
     first: tuple[Rows, ...]
     second: tuple[Rows, ...]
     coins: Coins = SYSTEM
-    normal: ClassVar[bool] = False
-    """The method has none."""
 
     def __call__(self, table: tuple[Rows, ...], count: int) -> Floats:
         """(count, numbers) of so many independent runs: what the parts say of the first record."""
@@ -174,6 +172,11 @@ class ToldGame:
             "relevance": self._of_relevance, "inputs": self._of_inputs, "labels": self._of_labels,
         }  # fmt: skip
         return tuple(made[part]() for part in self.parts)
+
+    @property
+    def normal(self) -> bool:
+        """No: noise is Laplace's."""
+        return False
 
     @property
     def mus(self) -> tuple[float, ...]:
