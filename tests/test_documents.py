@@ -14,9 +14,11 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LONG = {
     "console": {
+        "adaptive-laplace.md",
         "attacks.md",
         "audit.md",
         "autoencoder.md",
+        "cli.md",
         "label-privacy.md",
         "pate.md",
         "reports.md",

@@ -126,6 +126,7 @@ def test_pure_and_rdp_only_profiles():
 
 @settings(max_examples=4)
 @given(st.floats(0.1, 8), st.sampled_from([1e-6, 1e-5]), st.floats(1e-3, 0.2), st.integers(1, 3000))
+@pytest.mark.slow
 def test_calibrated_noise_never_exceeds_its_target_and_is_hardly_more(epsilon, delta, rate, steps):
     for name in ("pld", "rdp"):
         noise = sf.calibrate_noise(
@@ -139,6 +140,7 @@ def test_calibrated_noise_never_exceeds_its_target_and_is_hardly_more(epsilon, d
         assert cost(noise * 0.9995) > epsilon * (1 - 1e-9) or noise <= 0.02
 
 
+@pytest.mark.slow
 def test_calibrated_steps_and_rates_are_the_most_there_are():
     common = {"epsilon": 1.0, "delta": 1e-5, "noise_multiplier": 1.5}
 

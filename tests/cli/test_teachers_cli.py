@@ -51,6 +51,7 @@ def test_teachers_are_broken_and_the_student_is_not(run, folder):
     assert json.loads(kept.read_text())["channel"] == "curator"
 
 
+@pytest.mark.slow
 def test_the_student_is_attacked_as_any_model(run, folder):
     code, out, err = run("attack membership --run a --rows 300 --json")
     assert code == 0, err

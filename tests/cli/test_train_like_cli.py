@@ -24,6 +24,7 @@ def test_a_record_is_enough_to_train_by(run, folder):
     assert weights[0] != weights[1]  # the noise is its own
 
 
+@pytest.mark.slow
 def test_a_folder_will_do(run):
     assert run(f"{FIRST} --out a")[0] == 0
     code, out, _ = run("train dp-sgd --data digits --like a --dry-run --json")

@@ -260,6 +260,7 @@ def mothers(tmp_path):
 TABLE = "train pate --data mothers.csv --declared mothers.json --unlabelled public.csv --device cpu"
 
 
+@pytest.mark.slow
 def test_a_table_of_people_from_end_to_end(run, tmp_path, mothers):
     options = "--teachers 30 --sigma 2 --answers 150 --steps 300 --no-progress"
     code, out, err = run(f"{TABLE} --test test.csv {options} --out a --json")

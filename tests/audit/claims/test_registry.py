@@ -59,6 +59,7 @@ def test_another_room_adds_a_claim(own_registry):
     assert claims()[-1].name == "noise-forgotten"
 
 
+@pytest.mark.slow
 def test_the_order_does_not_depend_on_what_was_imported_first():
     code = (
         "import sfumato.audit.claims.implementation\n"

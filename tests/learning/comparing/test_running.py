@@ -45,6 +45,7 @@ def records_of(folder):
     return {path.parent.name: path.read_bytes() for path in folder.glob("runs/*/record.json")}
 
 
+@pytest.mark.slow
 def test_a_table_from_real_runs(table, tmp_path):
     methods = ["erm-objective", "dp-sgd", "plain"]
     found = compare(table, [8.0], out=tmp_path / "c", methods=methods)

@@ -34,6 +34,7 @@ def make(lots=LOTS, clipping=None, **more):
 
 
 @pytest.mark.parametrize(("epsilon", "sigma"), [(0.5, 5.515), (2, 1.711), (8, 0.7818)])
+@pytest.mark.slow
 def test_sixty_epochs_of_mnist(epsilon, sigma):
     plan = make(epsilon=epsilon, epochs=60)
     assert plan.steps == 6000

@@ -89,7 +89,7 @@ def test_a_bound_for_normal_noise_is_not_taken_of_sampled_rounds():
         epsilon=0.5, delta=0.04, neighbours=ADD, rows=1, sample_rate=0.05, coins=SeededCoins(3)
     )
     assert not made.normal
-    found = audit_draws(made, 4000, 0.95)
+    found = audit_draws(made, 1000, 0.95)
     assert [one.method for one in found] == ["sampling"]
     assert not found[0].refuted
     assert round_game(epsilon=0.5, delta=0.04, neighbours=ADD).normal

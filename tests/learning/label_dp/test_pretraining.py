@@ -65,6 +65,7 @@ def quick(data, **changes):
 # --- it helps -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_at_small_epsilon_it_beats_networks_that_know_nothing(waves, tmp_path) -> None:
     """Three classes at epsilon 0.4, where a report is right with probability 0.43."""
     found = train_label_dp(recipe_for(waves, 0.4), waves, out=tmp_path / "a", coins=SeededCoins(3))

@@ -150,6 +150,7 @@ class InPlace(nn.Module):
 
 
 @pytest.mark.parametrize("counts", [False, True])
+@pytest.mark.slow
 def test_writing_in_place_changes_nothing(counts, monkeypatch, sums_of):
     model, data = InPlace(counts), batch((4,), 12)
     step, found = sums_of(model, in_float32, data)
@@ -200,6 +201,7 @@ def test_a_graph_that_would_draw_twice_stays_as_it_was_traced(monkeypatch, sums_
 @pytest.mark.parametrize(
     ("what", "error"), [("_cut", ImportError), ("_cut", TypeError), ("simplified", ImportError)]
 )
+@pytest.mark.slow
 def test_without_torchs_tools_the_traced_graph_runs(error, what, monkeypatch, sums_of):
     model, data = mlp(), batch((4,), 12)
     expected = sums_of(model, in_float32, data)[1]
@@ -222,6 +224,7 @@ def large(node):
     return isinstance(value, torch.Tensor) and value.numel() >= ROWS * 8 * 256
 
 
+@pytest.mark.slow
 def test_no_activation_is_kept_in_float32(monkeypatch, stand_ins, sums_of):
     """Normalised in float32, kept in bfloat16: what crosses from forward to backward."""
     cut, kept = rearranging._cut, []
@@ -239,6 +242,7 @@ def test_no_activation_is_kept_in_float32(monkeypatch, stand_ins, sums_of):
     assert len(types) == 4 + 5  # convolutions' inputs (the image is smaller) and outputs
 
 
+@pytest.mark.slow
 def test_what_sums_read_is_stored_and_read_by_norms(stand_ins, graph_of):
     for kind, (make, shape) in CASES.items():
         _, module = graph_of(make(), in_bfloat16, batch(shape, 12))

@@ -145,6 +145,7 @@ def test_in_float64_to_its_last_digits(clip):
 
 
 @pytest.mark.parametrize("bad", ["first", "all"])
+@pytest.mark.slow
 def test_padding_contributes_nothing_even_where_it_copies_a_bad_row(bad):
     """Padding repeats a batch's first row: it must not count, be it NaN or not."""
     x = VECTORS.clone()
