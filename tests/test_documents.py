@@ -25,7 +25,7 @@ LONG = {
         "train.md",
     },
     "python": {"attacks-models.md", "label-privacy.md", "train.md", "training.md"},
-}  # of some seconds each; the README and the command line's page always run
+}  # of some seconds each; the README always runs
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
