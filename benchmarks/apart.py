@@ -22,16 +22,22 @@ BENCHMARK = str(Path(__file__).with_name("dp_sgd_gpu.py"))
 class Apart:
     """One engine in a process of its own; whatever goes wrong there becomes a result."""
 
-    def __init__(self, given: argparse.Namespace, job: tuple[str, str, str]) -> None:
+    def __init__(
+        self,
+        given: argparse.Namespace,
+        job: tuple[str, str, str],
+        trial: int = 0,
+        clip: float = 0.0,
+    ) -> None:
         task, precision, engine = job
         command = [
             sys.executable, BENCHMARK, "--one", "--tasks", task, "--precisions", precision,
             "--engines", engine, "--steps", str(given.steps), "--device", given.device,
             "--memory", str(given.memory), "--fastdp", given.fastdp, "--rows", str(given.rows),
-            "--guess", str(given.guess), "--turns", *["--tiny"] * given.tiny,
-            *["--largest"] * given.largest,
+            "--trial", str(trial), "--clip", str(clip), "--turns", *["--tiny"] * given.tiny,
         ]  # fmt: skip
         threads = {"TORCHINDUCTOR_COMPILE_THREADS": "2"} if given.together > 1 else {}
+        self.trial = trial
         self.job, self.until = job, time.monotonic() + given.limit
         self.started, self.last = time.perf_counter(), ""
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # as long as the process
@@ -57,7 +63,7 @@ class Apart:
 
     def result(self) -> Result:
         """Tells it to go on, and waits for the end."""
-        if not self.ready.is_set():
+        if not self.ready.is_set() and not self.trial:
             self.process.kill()
         with contextlib.suppress(BrokenPipeError):
             assert self.process.stdin is not None

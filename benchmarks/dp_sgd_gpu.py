@@ -202,6 +202,7 @@ def measure(given: argparse.Namespace) -> Result:
     setting, engine = build(given, rows, None)
     batches = [task.batch(rows, given.device) for _ in range(2)]
     result: Result = {"rows": rows, "warm": warm_up(engine, batches, given.device)}
+    result["clip"] = setting.clip
     if engine.private:
         result |= check(engine, setting, given.precisions)
         if "failed" in result:
@@ -213,12 +214,10 @@ def measure(given: argparse.Namespace) -> Result:
     times = timed(engine, batches, given.steps, given.device)
     result |= {"ms": statistics.median(times), "quartiles": statistics.quantiles(times, n=4)}
     result["bytes"] = peak_memory(given.device)
-    if given.largest:
-        clip, begin = setting.clip, given.guess or rows
-        engine.close()
-        del setting, engine, batches
-        result["largest"] = largest_batch(lambda n: needed(given, n, clip), begin, room(given))
     return result
+
+
+# --- the largest batch, each trial in a process of its own: what one leaves behind is no matter ---
 
 
 def room(given: argparse.Namespace) -> float:
@@ -230,34 +229,45 @@ def room(given: argparse.Namespace) -> float:
     return torch.cuda.get_device_properties(0).total_memory
 
 
-def needed(given: argparse.Namespace, rows: int, clip: float) -> int | None:
-    """Bytes that three steps with so many examples take; None if there are not so many."""
-    import torch
+def needed(given: argparse.Namespace) -> Result:
+    """Bytes that three steps with ``--trial`` examples take; None if there are not so many."""
+    if given.device == "cpu" and given.trial > 64:
+        return {"needed": None}  # a rehearsal has no limit of its own
+    prepare(given)
+    setting, engine = build(given, given.trial, given.clip)
+    batch = setting.task.batch(given.trial, given.device)
+    for _ in range(3):
+        engine.step(*batch)
+    synchronise(given.device)
+    return {"needed": peak_memory(given.device)}
 
-    if given.device == "cpu" and rows > 64:
-        return None  # a rehearsal has no limit of its own
-    torch._dynamo.reset()
-    forget(given.device)
-    setting = engine = batch = None
-    try:
-        setting, engine = build(given, rows, clip)
-        batch = setting.task.batch(rows, given.device)
-        for _ in range(3):
-            engine.step(*batch)
-        synchronise(given.device)
-        used = peak_memory(given.device)
-        print(f"{rows} rows: {used / 2**20:.0f} MiB", file=sys.stderr, flush=True)
-        return used
-    except Exception as error:  # compilers wrap it in errors of their own
-        if "out of memory" not in str(error):
-            raise
+
+def needed_apart(given: argparse.Namespace, job: tuple[str, str, str], rows: int, clip: float):
+    """The same, in a process of its own.
+
+    Raises:
+        RuntimeError: if it ended for another reason than too little memory.
+    """
+    found = apart.Apart(given, job, trial=rows, clip=clip).result()
+    if found.get("failed") == "out of memory":
         return None
-    finally:
-        if engine is not None:
-            engine.close()
-        setting = engine = batch = None
-        torch._dynamo.reset()
-        forget(given.device)
+    if "failed" in found:
+        raise RuntimeError(found["failed"])
+    used = found["needed"]
+    print(f"{rows} rows: {(used or 0) / 2**20:.0f} MiB", file=sys.stderr, flush=True)
+    return used
+
+
+def with_largest(given: argparse.Namespace, job: tuple[str, str, str], result: Result) -> Result:
+    """The result, with the largest batch where that was asked for and the engine runs."""
+    if not given.largest or "failed" in result:
+        return result
+    clip, begin = result["clip"], given.guess or result["rows"]
+    try:
+        most = largest_batch(lambda n: needed_apart(given, job, n, clip), begin, room(given))
+    except RuntimeError as error:
+        return result | {"largest": f"? ({error})"}
+    return result | {"largest": most}
 
 
 def largest_batch(needed: Callable[[int], int | None], start: int, limit: float) -> int:
@@ -352,6 +362,7 @@ def run_all(given: argparse.Namespace) -> None:
     alone = []
     for first in range(0, len(wanted), given.together):
         some = [apart.Apart(given, job) for job in wanted[first : first + given.together]]
+        found: list[tuple[apart.Apart, Result]] = []
         for one in some:
             one.prepared()
         for one in some:
@@ -359,11 +370,13 @@ def run_all(given: argparse.Namespace) -> None:
             if len(some) > 1 and result.get("failed") == "out of memory":
                 alone.append(one.job)  # others held some of it
             else:
-                note(given, one, result)
+                found.append((one, result))
+        for one, result in found:  # when all are timed, and nobody holds memory any more
+            note(given, one, with_largest(given, one.job, result))
     for job in alone:
         one = apart.Apart(given, job)
         one.prepared()
-        note(given, one, one.result())
+        note(given, one, with_largest(given, job, one.result()))
 
 
 def note(given: argparse.Namespace, one: apart.Apart, result: Result) -> None:
@@ -428,6 +441,8 @@ def arguments() -> argparse.Namespace:
     add("--out", default="dp_sgd_gpu.jsonl", help="results are appended here")
     add("--table", nargs="+", help="only print the table of these files")
     add("--one", action="store_true", help="one engine in this process; prints JSON")
+    add("--trial", type=int, default=0, help="with --one: bytes that so many examples take")
+    add("--clip", type=float, default=0.0, help="for that")
     add("--turns", action="store_true", help="wait for a line before the timing")
     return parser.parse_args()
 
@@ -435,7 +450,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     given = arguments()
     if given.one:
-        print(json.dumps(measure(given)))
+        print(json.dumps(needed(given) if given.trial else measure(given)))
     elif given.table:
         print_table(read(given.table))
     else:
