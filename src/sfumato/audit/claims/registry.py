@@ -41,6 +41,7 @@ _TOPICS = (
     "training",
     "estimators",
     "networks",
+    "gradients",
     "implementation",
 )
 """The modules beside this one that register claims, in the order in which they are read."""

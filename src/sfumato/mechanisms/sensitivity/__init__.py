@@ -33,7 +33,7 @@ for every table. ``NULL`` marks a row blanked out under zero-out.
 
 ``printed_network_bound``, ``printed_two_layer_bound`` and ``PrintedTwoLayerGradient`` are specimens
 of what lecture notes print and the search refutes; use ``network_bound``, ``two_layer_bound`` and
-``TwoLayerGradient``.
+``TwoLayerGradient``. ``gradient_noise`` compares the noise that either norm asks for.
 """
 
 from sfumato.mechanisms.sensitivity.counts import Count, Histogram, RoundedCount
@@ -48,6 +48,7 @@ from sfumato.mechanisms.sensitivity.domains import (
     Product,
 )
 from sfumato.mechanisms.sensitivity.falsifier import Witness, falsify, largest_found
+from sfumato.mechanisms.sensitivity.gradient_noise import GradientNoise, gradient_noise
 from sfumato.mechanisms.sensitivity.network import (
     NetworkExpansion,
     network_bound,
@@ -73,6 +74,7 @@ __all__ = [
     "Count",
     "DeclaredFunction",
     "Domain",
+    "GradientNoise",
     "GroupSum",
     "Groups",
     "Histogram",
@@ -87,6 +89,7 @@ __all__ = [
     "VectorSum",
     "Witness",
     "falsify",
+    "gradient_noise",
     "largest_found",
     "network_bound",
     "printed_network_bound",
