@@ -14,6 +14,7 @@ from sfumato.cli.attribute import attribute
 from sfumato.cli.compare_attacks import compare
 from sfumato.cli.exposure import exposure
 from sfumato.cli.extraction import extraction
+from sfumato.cli.gradient_attacks import gradients
 from sfumato.cli.inversion import inversion
 from sfumato.cli.membership import membership
 from sfumato.cli.options import AsJson, Plot
@@ -199,3 +200,4 @@ app.command()(inversion)
 app.command()(extraction)
 app.command()(attribute)
 app.command()(exposure)
+app.command()(gradients)

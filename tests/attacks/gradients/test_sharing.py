@@ -14,9 +14,8 @@ from sfumato.attacks.gradients.defences import (
     LocalSteps,
     PrivateSteps,
     Pruning,
-    norm_of,
 )
-from sfumato.attacks.gradients.sharing import share_gradient
+from sfumato.attacks.gradients.sharing import share_gradient, share_gradients
 from sfumato.core.events import GaussianEvent, RepeatedEvent
 
 
@@ -29,6 +28,10 @@ def task():
 
 def coins(seed=0):
     return np.random.default_rng(seed)
+
+
+def norm_of(parts):
+    return torch.cat([part.flatten() for part in parts.values()]).double().norm()
 
 
 def close(found, wanted, tolerance=1e-6):
@@ -139,6 +142,24 @@ def test_the_model_is_left_as_it_was(task):
     close(model.state_dict(), before, 0.0)
     assert model.training
     assert all(p.grad is None for p in model.parameters())
+
+
+def test_participants_at_once_are_participants_one_by_one(task):
+    model, x, y = task
+    inputs, labels = x.reshape(3, 2, 1, 4, 4), y.reshape(3, 2)
+    defences = [LocalSteps(3, rate=0.5), Clipping(0.2), Pruning(0.3)]
+    found, _ = share_gradients(model, inputs, labels, defences=defences)
+    for row in range(3):
+        alone = share_gradient(model, inputs[row], labels[row], defences=defences).gradient
+        close({name: part[row] for name, part in found.items()}, alone)
+
+
+def test_participants_have_masks_and_noise_of_their_own(task):
+    model, x, y = task
+    same = x[:1].expand(3, 2, 1, 4, 4), y[:1].expand(3, 2)
+    for defence in (Dropout(0.5), GaussianNoise(1.0), PrivateSteps(1.0, 1.0)):
+        found, _ = share_gradients(model, *same, defences=[defence], generator=coins())
+        assert not torch.allclose(found["3.weight"][0], found["3.weight"][1], atol=1e-3)
 
 
 def test_frozen_parameters_are_not_sent(task):

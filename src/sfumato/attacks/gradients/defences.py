@@ -50,7 +50,8 @@ __all__ = [
     "Masks",
     "PrivateSteps",
     "Pruning",
-    "norm_of",
+    "norms_of",
+    "scaled_rows",
 ]
 
 Gradient = dict[str, Tensor]
@@ -83,14 +84,14 @@ class Defence(ABC):
         return each
 
     def on_step(
-        self, gradient: Gradient, batch: int, generator: np.random.Generator | None
+        self, steps: Gradient, batch: int, generator: np.random.Generator | None
     ) -> Gradient:
-        """Of the mean gradient of one local step on ``batch`` examples."""
-        return gradient
+        """Of mean gradients of a local step on ``batch`` examples, one participant a row."""
+        return steps
 
-    def on_update(self, gradient: Gradient, generator: np.random.Generator | None) -> Gradient:
-        """Of what is about to be sent."""
-        return gradient
+    def on_updates(self, updates: Gradient, generator: np.random.Generator | None) -> Gradient:
+        """Of what is about to be sent, one participant a row."""
+        return updates
 
     def event(self) -> Event | None:
         """What one local step amounts to as a private release; None if it is none."""
@@ -141,10 +142,9 @@ class Clipping(Defence):
     def __str__(self) -> str:
         return f"clipped to {self.norm:g}"
 
-    def on_update(self, gradient: Gradient, generator: np.random.Generator | None) -> Gradient:
+    def on_updates(self, updates: Gradient, generator: np.random.Generator | None) -> Gradient:
         """S g / max(S, |g|)."""
-        scale = self.norm / max(self.norm, float(norm_of(gradient)))
-        return {name: scale * part for name, part in gradient.items()}
+        return scaled_rows(updates, self.norm / norms_of(updates).clamp_min(self.norm))
 
 
 @final
@@ -161,9 +161,9 @@ class GaussianNoise(Defence):
     def __str__(self) -> str:
         return f"noise {self.deviation:.3g}"
 
-    def on_update(self, gradient: Gradient, generator: np.random.Generator | None) -> Gradient:
+    def on_updates(self, updates: Gradient, generator: np.random.Generator | None) -> Gradient:
         """With s N(0, I) added."""
-        return _noisy(gradient, self.deviation, generator)
+        return _noisy(updates, self.deviation, generator)
 
 
 @final
@@ -194,22 +194,19 @@ class PrivateSteps(Defence):
 
     def on_examples(self, each: Gradient) -> Gradient:
         """Each scaled down to a norm of at most C; one that is no number is left out."""
-        rows = [part.flatten(1).double().square().sum(dim=1) for part in each.values()]
-        squares = torch.stack(rows).sum(dim=0)
-        scales = (self.clip / squares.sqrt().clamp_min(1e-30)).clamp_max(1.0)
-        good = torch.isfinite(squares)
-        found: Gradient = {}
-        for name, part in each.items():
-            shape = (-1,) + (1,) * (part.ndim - 1)
-            scaled = part * scales.to(part.dtype).reshape(shape)
-            found[name] = torch.where(good.reshape(shape), scaled, torch.zeros_like(part))
-        return found
+        norms = norms_of(each)
+        good = torch.isfinite(norms)
+        clean = {
+            name: torch.where(good.reshape((-1,) + (1,) * (part.ndim - 1)), part, 0.0)
+            for name, part in each.items()
+        }
+        return scaled_rows(clean, self.clip / norms.nan_to_num(0.0).clamp_min(self.clip))
 
     def on_step(
-        self, gradient: Gradient, batch: int, generator: np.random.Generator | None
+        self, steps: Gradient, batch: int, generator: np.random.Generator | None
     ) -> Gradient:
         """Noise of z C on the sum is z C / B on the mean."""
-        return _noisy(gradient, self.noise_multiplier * self.clip / batch, generator)
+        return _noisy(steps, self.noise_multiplier * self.clip / batch, generator)
 
     def event(self) -> GaussianEvent:
         """Of one step."""
@@ -234,8 +231,17 @@ class Dropout(Defence):
     def __str__(self) -> str:
         return f"dropout {self.share:.0%}".replace("%", " %")
 
-    def masks(self, module: nn.Module, inputs: Tensor, generator: np.random.Generator) -> Masks:
-        """For every layer that is an activation function: 0, or 1 / (1 - p)."""
+    def masks(
+        self, module: nn.Module, inputs: Tensor, count: int, generator: np.random.Generator
+    ) -> Masks:
+        """For every layer that is an activation function, and each participant: 0 or 1 / (1 - p).
+
+        Args:
+            module: the model.
+            inputs: an example or more, of which only the shape matters.
+            count: of participants.
+            generator: of the coins.
+        """
         shapes: dict[str, Tensor] = {}
         layers = [(n, m) for n, m in module.named_modules() if isinstance(m, _ACTIVATIONS)]
         if not layers:
@@ -247,14 +253,13 @@ class Dropout(Defence):
         ]
         try:
             with torch.no_grad():
-                module(inputs)
+                module(inputs[:1])
         finally:
             for hook in hooks:
                 hook.remove()
-        coins = _torch_generator(generator)
-        keep = 1 - self.share
+        coins, keep = _torch_generator(generator), 1 - self.share
         return {
-            name: ((torch.rand((1, *out.shape[1:]), generator=coins) < keep) / keep).to(out)
+            name: ((torch.rand((count, *out.shape), generator=coins) < keep) / keep).to(out)
             for name, out in shapes.items()
         }
 
@@ -272,31 +277,39 @@ class Pruning(Defence):
     def __str__(self) -> str:
         return f"pruning {100 * self.share:.4g} %"
 
-    def on_update(self, gradient: Gradient, generator: np.random.Generator | None) -> Gradient:
+    def on_updates(self, updates: Gradient, generator: np.random.Generator | None) -> Gradient:
         """Over all parameters together; at least one number stays."""
-        flat = torch.cat([part.flatten().abs() for part in gradient.values()])
-        gone = min(len(flat) - 1, round(self.share * len(flat)))
+        flat = torch.cat([part.flatten(1).abs() for part in updates.values()], dim=1)
+        gone = min(flat.shape[1] - 1, round(self.share * flat.shape[1]))
         if gone == 0:
-            return gradient
-        limit = flat.kthvalue(gone).values
+            return updates
+        limits = flat.kthvalue(gone, dim=1).values
         return {
-            name: torch.where(part.abs() > limit, part, torch.zeros_like(part))
-            for name, part in gradient.items()
+            name: part * (part.abs() > limits.reshape((-1,) + (1,) * (part.ndim - 1)))
+            for name, part in updates.items()
         }
 
 
-def norm_of(gradient: Gradient) -> Tensor:
-    """The L2 norm of all of it."""
-    squares = [part.double().square().sum() for part in gradient.values()]
-    return torch.stack(squares).sum().sqrt()
+def norms_of(rows: Gradient) -> Tensor:
+    """The L2 norm of each row, over all parameters."""
+    squares = [part.flatten(1).double().square().sum(dim=1) for part in rows.values()]
+    return torch.stack(squares).sum(dim=0).sqrt()
 
 
-def _noisy(gradient: Gradient, deviation: float, generator: np.random.Generator | None) -> Gradient:
+def scaled_rows(rows: Gradient, scales: Tensor) -> Gradient:
+    """Each row times its own number."""
+    return {
+        name: part * scales.to(part.dtype).reshape((-1,) + (1,) * (part.ndim - 1))
+        for name, part in rows.items()
+    }
+
+
+def _noisy(rows: Gradient, deviation: float, generator: np.random.Generator | None) -> Gradient:
     assert generator is not None  # asked for before
     coins = _torch_generator(generator)
     return {
         name: part + deviation * torch.randn(part.shape, generator=coins).to(part)
-        for name, part in gradient.items()
+        for name, part in rows.items()
     }
 
 

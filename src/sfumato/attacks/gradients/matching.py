@@ -16,8 +16,8 @@ cosine     1 - <g, G> / (|g| |G|)               inverting gradients, by Adam on 
 
 and TV the mean absolute difference of neighbouring pixels. With several local steps g is the
 average over the same steps, differentiated through all of them. Where the update was pruned, g is
-compared where G was left. Of all trials the one with the least cost is returned: no original is
-looked at. All trials go at once, on a GPU as one recorded graph.
+compared where G was left; where it was clipped, so is g. Of all trials the one with the least cost
+is returned: no original is looked at. All trials go at once, on a GPU as one recorded graph.
 
     >>> torch.manual_seed(0) and None
     >>> model = nn.Sequential(nn.Flatten(), nn.Linear(4, 8), nn.Sigmoid(), nn.Linear(8, 3))
@@ -43,7 +43,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.func import vmap
 
-from sfumato.attacks.gradients.defences import Gradient, Pruning
+from sfumato.attacks.gradients.defences import Clipping, Gradient, Pruning
 from sfumato.attacks.gradients.label_recovery import recover_labels
 from sfumato.attacks.gradients.results import Reconstruction
 from sfumato.attacks.gradients.searching import Told, adam_on_signs, lbfgs
@@ -95,9 +95,9 @@ class Matching:
         validation.count("trials", self.trials)
 
     @classmethod
-    def dlg(cls, iterations: int = 300, trials: int = 1) -> Matching:
+    def dlg(cls, iterations: int = 300, trials: int = 1, variation: float = 0.0) -> Matching:
         """Deep leakage from gradients: for smooth networks, such as with sigmoids."""
-        return cls("squared", "lbfgs", iterations, 1.0, 0.0, trials)
+        return cls("squared", "lbfgs", iterations, 1.0, variation, trials)
 
     @property
     def name(self) -> str:
@@ -168,18 +168,29 @@ def _costs(
 ) -> Callable[[Tensor], Tensor]:
     """From images of all trials, (trials, B, ...), to the cost of each."""
     weights, wanted = trainable(module), shared.gradient
-    where = None
-    if any(isinstance(each, Pruning) for each in shared.defences):
-        where = {name: (part != 0).to(part) for name, part in wanted.items()}
     distance = _cosine_distance if how.distance == "cosine" else _squared_distance
 
     def cost(images: Tensor) -> Tensor:
         found = local_average(module, weights, images, labels, shared.local)
-        if where is not None:
-            found = {name: part * where[name] for name, part in found.items()}
+        found = _defended(found, shared)
         return distance(found, wanted) + how.variation * total_variation(images) / width
 
     return vmap(cost, randomness="error")
+
+
+def _defended(found: Gradient, shared: SharedUpdate) -> Gradient:
+    """What the defences that the attacker can repeat make of a gradient; differentiable.
+
+    Of a pruned update she sees which numbers were left.
+    """
+    for defence in shared.defences:
+        if isinstance(defence, Pruning):
+            found = {name: part * (shared.gradient[name] != 0) for name, part in found.items()}
+        elif isinstance(defence, Clipping):
+            length = torch.stack([part.square().sum() for part in found.values()]).sum().sqrt()
+            scale = defence.norm / length.clamp_min(defence.norm)
+            found = {name: scale * part for name, part in found.items()}
+    return found
 
 
 def _squared_distance(found: Gradient, wanted: Gradient) -> Tensor:

@@ -20,8 +20,9 @@ is a release: it plays a participant for an attack on her. Noise follows the ``g
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar, final
 
 import numpy as np
@@ -40,6 +41,7 @@ __all__ = [
     "local_average",
     "masked",
     "share_gradient",
+    "share_gradients",
     "trainable",
 ]
 
@@ -104,20 +106,46 @@ def share_gradient(
             "labels", f"one for each of {len(inputs)} inputs, at least one", len(labels)
         )
     chosen = tuple(defences)
-    local, dropout = _local(chosen), _only(chosen, Dropout)
-    if generator is None and any(each.random for each in chosen):
+    found, masks = share_gradients(
+        module, inputs[None], labels[None], defences=chosen, generator=generator
+    )
+    first = None if masks is None else {name: mask[0] for name, mask in masks.items()}
+    update = {name: part[0] for name, part in found.items()}
+    return SharedUpdate(update, len(inputs), chosen, first, _event(chosen, _local(chosen)))
+
+
+def share_gradients(
+    module: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    *,
+    defences: Sequence[Defence] = (),
+    generator: np.random.Generator | None = None,
+) -> tuple[Gradient, Masks | None]:
+    """The updates of n participants with B examples each, computed at once, one a row.
+
+    Args:
+        module: the shared model.
+        inputs: (n, B, ...).
+        labels: (n, B).
+        defences: of each of them, with masks and noise of her own.
+        generator: of those.
+
+    Returns:
+        The updates, and the masks of dropout.
+    """
+    local, dropout = _local(defences), _only(defences, Dropout)
+    if generator is None and any(each.random for each in defences):
         validation.fail("generator", "given where a defence draws masks or noise", None)
-    weights = trainable(module)
     masks = None
     with evaluating(module):
         if dropout is not None:
             assert generator is not None
-            masks = dropout.masks(module, inputs, generator)
-        with masked(module, masks):
-            found = _average(module, weights, inputs, labels, local, chosen, generator)
-    for each in chosen:
-        found = each.on_update(found, generator)
-    return SharedUpdate(found, len(inputs), chosen, masks, _event(chosen, local))
+            masks = dropout.masks(module, inputs[0], len(inputs), generator)
+        found = _averages(module, inputs, labels, local, tuple(defences), masks, generator)
+    for each in defences:
+        found = each.on_updates(found, generator)
+    return found, masks
 
 
 def trainable(module: nn.Module) -> Gradient:
@@ -148,7 +176,6 @@ def local_average(
     inputs: Tensor,
     labels: Tensor,
     local: LocalSteps,
-    gradient: Callable[..., Gradient] = batch_gradient,
 ) -> Gradient:
     """The average gradient over k local steps of descent, differentiable by the inputs.
 
@@ -157,7 +184,7 @@ def local_average(
     at, total = dict(weights), None
     for step in range(local.steps):
         rows = local.rows(step, len(inputs))
-        found = gradient(module, at, inputs[rows], labels[rows])
+        found = batch_gradient(module, at, inputs[rows], labels[rows])
         at = {name: w - local.rate * found[name] for name, w in at.items()}
         total = found if total is None else {name: total[name] + found[name] for name in found}
     assert total is not None
@@ -178,42 +205,58 @@ def masked(module: nn.Module, masks: Masks | None) -> Iterator[None]:
         yield
 
 
-def _average(
+def _averages(
     module: nn.Module,
-    weights: Gradient,
     inputs: Tensor,
     labels: Tensor,
     local: LocalSteps,
     defences: tuple[Defence, ...],
+    masks: Masks | None,
     generator: np.random.Generator | None,
 ) -> Gradient:
-    """Over the local steps, examples treated one by one where a defence needs that."""
-    if not any(each.needs_examples for each in defences):
-        found = local_average(module, weights, inputs, labels, local)
-        return {name: part.detach() for name, part in found.items()}
-
-    def treated(module: nn.Module, at: Mapping[str, Tensor], x: Tensor, y: Tensor) -> Gradient:
-        each = _example_gradients(module, at, x, y)
-        for defence in defences:
-            each = defence.on_examples(each)
-        found = {name: part.mean(dim=0) for name, part in each.items()}
-        for defence in defences:
-            found = defence.on_step(found, len(x), generator)
-        return found
-
-    return local_average(module, weights, inputs, labels, local, treated)
+    """Over the local steps of each participant, examples one by one where a defence needs that."""
+    people, total = len(inputs), None
+    weights = {name: w[None].expand(people, *w.shape) for name, w in trainable(module).items()}
+    for step in range(local.steps):
+        rows = local.rows(step, inputs.shape[1])
+        found = _step(module, weights, inputs[:, rows], labels[:, rows], defences, masks)
+        for each in defences:
+            found = each.on_step(found, len(rows), generator)
+        weights = {name: w - local.rate * found[name] for name, w in weights.items()}
+        total = found if total is None else {name: total[name] + found[name] for name in found}
+    assert total is not None
+    return {name: part / local.steps for name, part in total.items()}
 
 
-def _example_gradients(
-    module: nn.Module, weights: Mapping[str, Tensor], inputs: Tensor, labels: Tensor
+def _step(
+    module: nn.Module,
+    weights: Gradient,
+    inputs: Tensor,
+    labels: Tensor,
+    defences: tuple[Defence, ...],
+    masks: Masks | None,
 ) -> Gradient:
-    """One row an example."""
+    """The mean gradient of each participant at weights of her own."""
+    one_by_one = any(each.needs_examples for each in defences)
 
-    def one(at: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        return F.cross_entropy(functional_call(module, at, (x[None],)), y[None])
+    def person(at: Gradient, x: Tensor, y: Tensor, mask: Masks | None) -> Gradient:
+        with masked(module, mask):
+            if not one_by_one:
+                return batch_gradient(module, at, x, y)
+            single = vmap(partial(batch_gradient, module), in_dims=(None, 0, 0))
+            return single(at, x[:, None], y[:, None])
 
-    found = vmap(grad(one), in_dims=(None, 0, 0))(dict(weights), inputs, labels)
-    return {name: part.detach() for name, part in found.items()}
+    found = vmap(person, in_dims=(0, 0, 0, None if masks is None else 0))(
+        weights, inputs, labels, masks
+    )
+    found = {name: part.detach() for name, part in found.items()}
+    if not one_by_one:
+        return found
+    people, batch = labels.shape
+    each = {name: part.flatten(0, 1) for name, part in found.items()}
+    for defence in defences:
+        each = defence.on_examples(each)
+    return {n: part.unflatten(0, (people, batch)).mean(dim=1) for n, part in each.items()}
 
 
 def _event(defences: tuple[Defence, ...], local: LocalSteps) -> Event | None:
