@@ -6,7 +6,7 @@
 
 CIFAR-10, a convolutional network with ReLUs (``relu_cnn``), sixteen participants a round with four
 images each. For every defence and strength: the network is trained on their defended updates
-(``--rounds``, three rates, the best counts), and updates of the first round are inverted, by the
+(``--rounds``, four rates, the best counts), and updates of the first round are inverted, by the
 angle and total variation at several weights, of which the best on average counts: the attacker's
 strongest. A line a setting is appended to F/results.jsonl; what it holds is not run again. The
 table is read off at equal losses of accuracy, by interpolation between strengths.
@@ -28,14 +28,14 @@ import numpy as np
 Result = dict[str, Any]
 LADDERS: dict[str, list[str]] = {
     "none": ["none"],
-    "local steps": ["local=2", "local=4", "local=8"],
+    "local steps": ["local=2", "local=8"],
     "clipping": ["clip=1", "clip=0.3"],
-    "noise": ["noise=0.001", "noise=0.003", "noise=0.01", "noise=0.03", "noise=0.1"],
-    "DP-SGD": ["dp-sgd=1000@1", "dp-sgd=300@1", "dp-sgd=100@1", "dp-sgd=30@1", "dp-sgd=8@1"],
-    "dropout": ["dropout=0.1", "dropout=0.3", "dropout=0.5", "dropout=0.7"],
+    "noise": ["noise=0.01", "noise=0.03", "noise=0.1", "noise=0.3", "noise=1"],
+    "DP-SGD": ["dp-sgd=3000@1", "dp-sgd=300@1", "dp-sgd=30@1", "dp-sgd=8@1"],
+    "dropout": ["dropout=0.1", "dropout=0.3", "dropout=0.6"],
     "pruning": ["prune=0.5", "prune=0.9", "prune=0.99", "prune=0.999"],
 }
-RATES = (0.01, 0.03, 0.1)
+RATES = (0.01, 0.03, 0.1, 0.3)
 VARIATIONS = (0.003, 0.03, 0.3)
 LOSSES = (0.01, 0.05)
 DELTA, BATCH, PEOPLE, WIDTH = 1e-5, 4, 16, 16
@@ -100,39 +100,47 @@ def attack(defence: str, variation: float, given: argparse.Namespace) -> Result:
     return {"kind": "attack", "variation": variation, "psnr": psnr, "ssim": ssim}
 
 
-def jobs(given: argparse.Namespace) -> Iterator[tuple[str, str, float]]:
-    """Kind, defence, and rate or variation."""
-    for ladder in LADDERS.values():
-        for defence in ladder:
-            yield from (("utility", defence, rate) for rate in RATES)
-            yield from (("attack", defence, weight) for weight in VARIATIONS)
+def jobs(held: set[tuple[str, str, float]]) -> Iterator[tuple[str, str, list[float]]]:
+    """Kind, defence, and the rates or weights of variation that are still to be run."""
+    for defence in (each for ladder in LADDERS.values() for each in ladder):
+        for kind, values in (("utility", RATES), ("attack", VARIATIONS)):
+            left = [value for value in values if (kind, defence, value) not in held]
+            if left:
+                yield kind, defence, left
 
 
 def run_all(given: argparse.Namespace) -> None:
-    """Each job in a process of its own, some at a time."""
+    """Each kind and defence in a process of its own, some at a time."""
     given.folder.mkdir(parents=True, exist_ok=True)
     file = given.folder / "results.jsonl"
-    held = {(r["kind"], r["defence"], r["value"]) for r in read(file)}
 
-    def one(job: tuple[str, str, float]) -> None:
-        kind, defence, value = job
+    def one(job: tuple[str, str, list[float]]) -> None:
+        kind, defence, values = job
         command = [
             sys.executable, __file__, "--folder", str(given.folder), "--device", given.device,
             "--rounds", str(given.rounds), "--iterations", str(given.iterations),
             "--updates", str(given.updates), "--rows", str(given.rows), "--one", kind, defence,
-            str(value), *["--quick"] * given.quick,
+            ",".join(map(str, values)), *["--quick"] * given.quick,
         ]  # fmt: skip
-        ended = subprocess.run(command, capture_output=True, text=True)
-        if ended.returncode:
-            print(job, ended.stderr[-400:], file=sys.stderr, flush=True)
-            return
-        line = json.loads(ended.stdout.splitlines()[-1]) | {"defence": defence, "value": value}
-        with file.open("a") as out:
-            out.write(json.dumps(line) + "\n")
-        print(job, line.get("accuracy", np.mean(line.get("psnr", 0))), flush=True)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                with file.open("a") as out:
+                    out.write(line)
+                said = json.loads(line)
+                print(defence, said.get("accuracy", np.mean(said.get("psnr", 0))), flush=True)
 
+    held = {(r["kind"], r["defence"], r["value"]) for r in read(file)}
     with ThreadPoolExecutor(given.processes) as pool:
-        list(pool.map(one, [job for job in jobs(given) if job not in held]))
+        list(pool.map(one, list(jobs(held))))
+
+
+def run_one(given: argparse.Namespace) -> None:
+    """Prints a line of JSON for each value."""
+    kind, defence, values = given.one
+    for value in map(float, values.split(",")):
+        found = (utility if kind == "utility" else attack)(defence, value, given)
+        print(json.dumps(found | {"defence": defence, "value": value}), flush=True)
 
 
 def read(file: Path) -> list[Result]:
@@ -171,7 +179,7 @@ def at_loss(ladder: list[str], rows: dict[str, Result], loss: float) -> tuple[fl
 def print_table(results: list[Result], blank: float) -> None:
     rows = summary(results)
     print("| defence | accuracy | loss | PSNR, dB | SSIM |\n|---|---:|---:|---:|---:|")
-    for name in (n for ladder in LADDERS.values() for n in ladder if n in rows):
+    for name in (n for ladder in LADDERS.values() for n in ladder if "ssim" in rows.get(n, {})):
         r = rows[name]
         lost = rows["none"]["accuracy"] - r["accuracy"]
         print(
@@ -216,21 +224,20 @@ def main() -> None:
     add = parser.add_argument
     add("--folder", type=Path, required=True)
     add("--device", default="cpu")
-    add("--rounds", type=int, default=1500)
-    add("--iterations", type=int, default=4800)
-    add("--updates", type=int, default=3, help="that are inverted, of four images each")
+    add("--rounds", type=int, default=1000)
+    add("--iterations", type=int, default=2400)
+    add("--updates", type=int, default=2, help="that are inverted, of four images each")
     add("--rows", type=int, default=50_000)
     add("--processes", type=int, default=1)
     add("--quick", action="store_true", help="a rehearsal: few rounds, few steps")
     add("--table", action="store_true", help="only the table")
     add("--plot", type=Path)
-    add("--one", nargs=3, metavar=("KIND", "DEFENCE", "VALUE"))
+    add("--one", nargs=3, metavar=("KIND", "DEFENCE", "VALUES"))
     given = parser.parse_args()
     if given.quick:
         given.rounds, given.iterations, given.updates, given.rows = 40, 20, 1, 1000
     if given.one:
-        kind, defence, value = given.one
-        print(json.dumps((utility if kind == "utility" else attack)(defence, float(value), given)))
+        run_one(given)
         return
     if not given.table:
         run_all(given)

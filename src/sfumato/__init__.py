@@ -82,7 +82,13 @@ if TYPE_CHECKING:
         ScatteringFeatures,
         StandardizedScattering,
     )
-    from sfumato.learning.label_dp import LabelRecipe, label_preset, train_label_dp
+    from sfumato.learning.label_dp import (
+        LabelRecipe,
+        NumberRecipe,
+        label_preset,
+        number_preset,
+        train_label_dp,
+    )
     from sfumato.learning.models import make_model
     from sfumato.learning.recipes import (
         Canaries,
@@ -152,7 +158,9 @@ _HOMES = {
     "sfumato.learning.features": (
         "PrivatePCA PublicNetwork ScatteringFeatures StandardizedScattering"
     ),
-    "sfumato.learning.label_dp": "LabelRecipe label_preset train_label_dp",
+    "sfumato.learning.label_dp": (
+        "LabelRecipe NumberRecipe label_preset number_preset train_label_dp"
+    ),
     "sfumato.learning.models": "make_model",
     "sfumato.learning.recipes": (
         "Canaries Rate Recipe Run Trained load_run preset train train_plain"
@@ -221,6 +229,7 @@ __all__ = [
     "Neighbours",
     "NoiseSchedule",
     "Norm",
+    "NumberRecipe",
     "PerLayer",
     "PermuteAndFlip",
     "Pictures",
@@ -277,6 +286,7 @@ __all__ = [
     "load_table",
     "make_model",
     "noisy_count",
+    "number_preset",
     "plot",
     "preset",
     "privacy_profile",

@@ -23,7 +23,9 @@ categories = ["industry", "services", "farming"]
 """
 DATA = "--data wages.csv --declared wages.toml"
 SMALL = f"train erm {DATA} --epsilon 1"
-ERRORS = {"root_mean_squared_error", "r_squared", "error_of_the_middle"}
+ERRORS = {
+    "root_mean_squared_error", "r_squared", "error_of_the_middle", "mean_absolute_error",
+}  # fmt: skip
 
 
 def rows(rng, count):
@@ -142,8 +144,6 @@ def test_the_same_again_by_its_record(run, wages):
         "train dp-sgd --epsilon 1 --dry-run",
         "train plain --out a",
         "train pate --epsilon 1 --out a --ledger l.db --dataset wages",
-        "train label-dp --epsilon 1 --out a --ledger l.db --dataset wages",
-        "train label-dp --epsilon 1 --dry-run",
         "compare --epsilon 1 --test held_out.csv --out a",
     ],
 )

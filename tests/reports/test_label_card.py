@@ -10,12 +10,13 @@ from sfumato.core.events import GaussianEvent
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.records import Record
+from sfumato.learning.label_dp.number_recipe import NumberRecipe
 from sfumato.learning.label_dp.recipe import LabelRecipe
 from sfumato.reports import findings, promises
 from sfumato.reports.card import PublicRun, privacy_card
 from sfumato.reports.curator import CuratorRun, curator_report
 from sfumato.reports.documents import Bullets, Paragraph, Picture, facts_of, pieces_of
-from sfumato.reports.facts import Sources
+from sfumato.reports.facts import Sources, amount_text
 from sfumato.reports.html import to_html
 from sfumato.reports.markdown import to_json, to_markdown
 from sfumato.reports.method_facts import method
@@ -42,6 +43,21 @@ def label_record(epsilon=1.0, **options):
         "inputs_are": "public: the guarantee is about labels alone", "accuracy": 0.9,
     }  # fmt: skip
     record = Record("label-dp", {"recipe": recipe.to_dict()}, event, recipe.guarantee, facts=facts)
+    return json.loads(json.dumps(record.to_dict()))
+
+
+def number_record(epsilon=1.0, **options):
+    recipe = NumberRecipe(epsilon, **options)
+    facts = label_record()["facts"] | {
+        "labels_of_each_stage": [200], "prior": "a noisy histogram of the labels",
+        "bins": {"count": 3, "keep": 0.57, "edges": [2.0, 5.0], "means": [1.0, 3.0, 7.0]},
+        "root_mean_squared_error": 1.5, "r_squared": 0.5, "error_of_the_middle": 3.0,
+        "mean_absolute_error": 1.0,
+    }  # fmt: skip
+    facts["data"] |= {"classes": [], "target_bounds": [0.0, 10.0]}
+    del facts["accuracy"]
+    parameters = {"recipe": recipe.to_dict()}
+    record = Record("label-dp", parameters, recipe.event, recipe.guarantee, facts=facts)
     return json.loads(json.dumps(record.to_dict()))
 
 
@@ -123,6 +139,28 @@ def test_how_it_was_made_speaks_of_rows_and_labels():
     rows = {label: str(fact) for label, fact in table.rows}
     assert rows["what it protects"] == "one label"
     assert rows["rows taken, the first"] == "200"
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_labels_that_are_numbers(share):
+    record = number_record(2.0, histogram_share=share)
+    assert promises.is_sound(sources(record))
+    document = card_of(record)
+    for make in FORMATS:
+        text = make(document).lower()
+        for words in (*OF_MEMBERS, "accura"):
+            assert words not in text, words
+    (table, *missing) = method(sources(record))
+    assert not missing
+    rows = {label: str(fact) for label, fact in table.rows}
+    assert rows["each label is told once, as"] == "one of 3 intervals, by randomised response"
+    assert rows["the number is between, as declared"] == "0 and 10"
+    assert rows["of epsilon, for a histogram"] == f"{share:g}"
+    assert rows["network"] == "none: least squares alone"
+    text = to_markdown(document)
+    assert "epsilon 2 at delta 0 (replace one label)" in text
+    assert f"Off by {amount_text(1.5)} on its test set (public)" in text
+    assert f"The mean absolute error is {amount_text(1.0)}." in text
 
 
 @pytest.mark.parametrize("unit", ["record", "person"])

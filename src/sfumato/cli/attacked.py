@@ -92,8 +92,12 @@ def attacked(
     declared: Path | None,
     test: str | None,
     trust: bool,
+    *,
+    numbers: bool = False,
 ) -> Attacked:
     """From a command's options: ``run``, or ``model`` and ``data``.
+
+    Labels that are numbers are refused unless ``numbers`` says that they may be.
 
     Raises:
         ValueError: unless exactly one of ``run`` and ``model`` is given, and data for the latter.
@@ -101,7 +105,7 @@ def attacked(
     if (run is None) == (model is None):
         raise ValueError("either --run FOLDER or --model FILE.py:FUNCTION must be given")
     if run is not None:
-        return _run(run, data, declared, test, trust)
+        return _run(run, data, declared, test, trust, numbers)
     if data is None:
         raise ValueError("--data must be given with --model: what it was trained on")
     assert model is not None
@@ -109,25 +113,31 @@ def attacked(
     return Attacked(_own_target(model, loaded.shape), loaded)
 
 
-def _dataset(data: str, declared: Path | None, test: str | None) -> Dataset:
+def _dataset(data: str, declared: Path | None, test: str | None, numbers: bool = False) -> Dataset:
     from sfumato.data import read_declaration
 
-    return _of_classes(data, None if declared is None else read_declaration(declared), test)
+    known = None if declared is None else read_declaration(declared)
+    return _loaded(data, known, test, numbers)
 
 
-def _of_classes(data: str, declared: Declaration | None, test: str | None) -> Dataset:
+def _loaded(data: str, declared: Declaration | None, test: str | None, numbers: bool) -> Dataset:
     """The data set; attacks are on models of classes.
 
     Raises:
-        ValueError: where labels are numbers.
+        ValueError: where labels are numbers, unless ``numbers`` says that they may be.
     """
     from sfumato.cli.train_options import loaded_data
 
-    return loaded_data(data, declared, test, None)
+    return loaded_data(data, declared, test, None, numbers=numbers)
 
 
 def _run(
-    path: Path, data: str | None, declared: Path | None, test: str | None, trust: bool
+    path: Path,
+    data: str | None,
+    declared: Path | None,
+    test: str | None,
+    trust: bool,
+    numbers: bool,
 ) -> Attacked:
     from sfumato.attacks.targets import Target
     from sfumato.data import Declaration
@@ -136,7 +146,7 @@ def _run(
 
     run = load_run(path, run_code=trust)
     if data is not None:
-        loaded = _dataset(data, declared, test)
+        loaded = _dataset(data, declared, test, numbers)
     else:
         request = run.folder.request()
         if "source" not in request:
@@ -144,7 +154,7 @@ def _run(
         source = request["source"]
         said = source["declared"]
         known = None if said is None else Declaration.from_dict(said)
-        loaded = _of_classes(source["data"], known, source["test"])
+        loaded = _loaded(source["data"], known, source["test"], numbers)
     target = Target.of_module(run.model, str(path))
     if run.record.method == PATE:
         seen = _taught(run.folder, run.recipe, loaded)

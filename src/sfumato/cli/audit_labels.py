@@ -111,20 +111,27 @@ def audit_label_run(
     """A run's own reports against the labels they were made of. The curator's.
 
     Only those of the first stage: later reports are within a set of classes for each label, so that
-    no two rows need have the same law.
+    no two rows need have the same law. Of numbers it is the bins that are told, given the histogram
+    that they suit: the claim is that of the reports by themselves.
     """
     from sfumato.audit.label_reports import audit_reports
     from sfumato.cli.attacked import attacked
     from sfumato.core.guarantee import Guarantee
+    from sfumato.learning.label_dp.number_recipe import NumberRecipe, read_recipe
     from sfumato.learning.label_dp.run_reports import read_first_reports
 
     if analysis is not None:
         raise ValueError(f"analysis must be left out for a run of label-dp, got {analysis!r}")
-    loaded = attacked(folder.path, None, data, declared, None, False).data
+    loaded = attacked(folder.path, None, data, declared, None, False, numbers=True).data
     reports = read_first_reports(folder, loaded)
-    claim = Guarantee.from_dict(folder.record()["guarantee"])
+    record = folder.record()
+    claim, recipe = (
+        Guarantee.from_dict(record["guarantee"]), read_recipe(record["parameters"]["recipe"]),
+    )  # fmt: skip
+    if isinstance(recipe, NumberRecipe):
+        claim = replace(claim, epsilon=recipe.method.report_epsilon)
     found = audit_reports(reports.labels, reports.told, claim=claim, confidence=confidence)
     facts: dict[str, Any] = {**found.facts, "reports_of_later_stages": reports.later}
     if "labels" in facts:
-        facts["labels"] = [loaded.classes[label] for label in facts["labels"]]
+        facts["labels"] = [reports.names[label] for label in facts["labels"]]
     return replace(found, facts=facts)

@@ -220,7 +220,8 @@ def resume(
     said = source["declared"]
     declared = None if said is None else Declaration.from_dict(said)
     with working("reading the data"):
-        loaded = loaded_data(source["data"], declared, source["test"], source.get("rows"))
+        where = source["data"], declared, source["test"], source.get("rows")
+        loaded = loaded_data(*where, numbers="label_dp" in request)
     for method, go_on in (("pate", resume_pate), ("label_dp", resume_label_dp)):
         if method in request:
             charged = ledger or request["ledger"]

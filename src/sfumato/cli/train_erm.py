@@ -22,6 +22,7 @@ from sfumato.cli.train_options import (
     option,
     without_password,
 )
+from sfumato.cli.train_telling import error_rows
 
 if TYPE_CHECKING:
     from sfumato.data import Declaration, Features
@@ -230,8 +231,6 @@ def _results(trained: ErmTrained) -> dict[str, Any]:
 
 
 def _tell(trained: ErmTrained, seconds: float, as_json: bool) -> None:
-    from sfumato.reports.facts import amount_text
-
     record, folder = trained.record, trained.folder
     plan = record.parameters["plan"]
     if as_json:
@@ -249,10 +248,8 @@ def _tell(trained: ErmTrained, seconds: float, as_json: bool) -> None:
     if trained.accuracy is not None:
         table.add_row("test accuracy", f"{100 * trained.accuracy:.2f} %{eyes}")
     if trained.errors is not None:
-        errors = trained.errors
-        share = "" if errors.r_squared is None else f", R squared {errors.r_squared:.3f}"
-        table.add_row("test error", f"{amount_text(errors.root_mean_squared)}{share}{eyes}")
-        table.add_row("always the middle", f"{amount_text(errors.of_the_middle)}{eyes}")
+        for row in error_rows(trained.errors.to_dict(), trained.accuracy_is_public):
+            table.add_row(*row)
     table.add_row("way", plan["way"])
     table.add_row("hyper-parameters", record.facts["tuning"])
     table.add_row("public", f"{folder.record_file}, {folder.model_file.name}")

@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from sfumato.cli.options import AsJson
 from sfumato.cli.output import console, print_json, working
+from sfumato.cli.train_label_numbers import (
+    NUMBERS,
+    check_kind,
+    check_options,
+    number_recipe,
+    tell_number_plan,
+    tell_numbers,
+)
 from sfumato.cli.train_options import (
     Budget,
     Chosen,
     Source,
     Watched,
     declaration_at,
+    declares_numbers,
     loaded_data,
     named_values,
     option,
@@ -25,16 +34,19 @@ from sfumato.core import validation
 
 if TYPE_CHECKING:
     from sfumato.data import Dataset
-    from sfumato.learning.label_dp import LabelRecipe, LabelTrained
+    from sfumato.learning.label_dp import LabelRecipe, LabelTrained, NumberRecipe
 
 __all__ = ["label_dp", "resume_label_dp"]
 
 _PRIVACY, _LEARNING, _RUN = "Privacy", "Learning", "Run"
+_NUMBERS = "Labels that are numbers"
 _RECIPE = (
     "mechanism", "targets", "rounds", "temperature", "network", "epochs", "batch",
     "pretraining_epochs", "seed",
 )  # fmt: skip
-_CHOICES = ("epsilon", "stages", "preset", "first_share", "mixup", "network_option", *_RECIPE)
+_CHOICES = (
+    "epsilon", "stages", "preset", "first_share", "mixup", "network_option", *_RECIPE, *NUMBERS,
+)  # fmt: skip
 
 
 def label_dp(
@@ -56,6 +68,20 @@ def label_dp(
     temperature: Annotated[
         float | None, option(_PRIVACY, "Divides the first stage's logits to make the prior.")
     ] = None,
+    histogram_share: Annotated[
+        float | None,
+        option(_NUMBERS, "Of epsilon, for a noisy histogram that bins suit; 0.1, and 0 for none."),
+    ] = None,
+    points: Annotated[
+        int | None, option(_NUMBERS, "From the least label to the greatest, to make bins of; 32.")
+    ] = None,
+    prior: Annotated[
+        Path | None,
+        option(
+            _NUMBERS,
+            "Instead of a histogram: a .json list, how probable each point is by a public guess.",
+        ),
+    ] = None,
     preset: Annotated[
         str | None,
         option(
@@ -70,7 +96,13 @@ def label_dp(
     rounds: Annotated[
         int | None, option(_LEARNING, "Networks after each other, each on the last one's labels.")
     ] = None,
-    network: Annotated[str | None, option(_LEARNING, "mlp, small-cnn, resnet18, ...")] = None,
+    network: Annotated[
+        str | None,
+        option(
+            _LEARNING,
+            "mlp, small-cnn, resnet18, ...; of numbers none (default), for least squares alone.",
+        ),
+    ] = None,
     network_option: Annotated[
         list[str] | None, option(_LEARNING, "NAME=VALUE for the network; may be repeated.")
     ] = None,
@@ -113,7 +145,8 @@ def label_dp(
     """Trains with private labels and public inputs: each label is randomised once.
 
     The guarantee is for replacing one label, and says nothing about inputs. Cut off, the run goes
-    on by sfumato train resume; no label is randomised twice.
+    on by sfumato train resume; no label is randomised twice. Where the declaration has label_bounds
+    labels are numbers: each is told through bins, and a regression learns from what was told.
 
     Examples:
     sfumato train label-dp --data mnist --epsilon 2 --out runs/labels
@@ -126,6 +159,8 @@ def label_dp(
 
     sfumato train label-dp --data census2000 --mechanism alibi --epsilon 2 --out runs/census
 
+    sfumato train label-dp --data wages.csv --declared wages.toml --epsilon 3 --out runs/wages
+
     sfumato train label-dp --data mnist --epsilon 2 --ledger privacy.db --dataset mnist-labels
     --out runs/charged
 
@@ -133,13 +168,19 @@ def label_dp(
     """
     said = dict(locals())
     found = declaration_at(declared)
+    numbers = declares_numbers(found)
+    check_options(numbers, said)
     known = None if like is None else _like(like, said)
     rows = rows if known is None else known[1]
     with working("reading the data"):
-        loaded = loaded_data(data, found, test, rows)
+        loaded = loaded_data(data, found, test, rows, numbers=True)
     if known is not None and known[2] != loaded.name:
         validation.fail("like", f"a record about {loaded.name!r}", known[2])
-    recipe = _recipe(loaded, said) if known is None else known[0]
+    if known is not None:
+        recipe = known[0]
+        check_kind(recipe, numbers)
+    else:
+        recipe = number_recipe(loaded, said) if numbers else _recipe(loaded, said)
     if dry_run:
         _tell_plan(recipe, loaded, as_json)
         return
@@ -157,12 +198,12 @@ def label_dp(
 
 def resume_label_dp(loaded: Dataset, launch: Launch) -> None:
     """Goes on with a run that was cut off."""
-    from sfumato.learning.label_dp import LabelRecipe
+    from sfumato.learning.label_dp.number_recipe import read_recipe
 
-    _run(LabelRecipe.from_dict(launch.request["label_dp"]), loaded, launch)
+    _run(read_recipe(launch.request["label_dp"]), loaded, launch)
 
 
-def _run(recipe: LabelRecipe, loaded: Dataset, launch: Launch) -> None:
+def _run(recipe: LabelRecipe | NumberRecipe, loaded: Dataset, launch: Launch) -> None:
     from sfumato.learning.label_dp import OutOfTime, train_label_dp
 
     begun = time.monotonic()
@@ -171,7 +212,8 @@ def _run(recipe: LabelRecipe, loaded: Dataset, launch: Launch) -> None:
     except OutOfTime as stopped:
         _tell_stopped(launch.out, str(stopped), recipe, launch.as_json)
         return
-    _tell(trained, time.monotonic() - begun, launch.as_json)
+    told = tell_numbers if loaded.target_bounds is not None else _tell
+    told(trained, time.monotonic() - begun, launch.as_json)
 
 
 # --- the recipe -----------------------------------------------------------------------------------
@@ -211,9 +253,9 @@ def _stage_changes(said: dict[str, Any], stages: int) -> dict[str, Any]:
     return found
 
 
-def _like(path: Path, said: dict[str, Any]) -> tuple[LabelRecipe, int | None, str]:
+def _like(path: Path, said: dict[str, Any]) -> tuple[LabelRecipe | NumberRecipe, int | None, str]:
     """The recipe on record, how many of the first rows, and the name of the data."""
-    from sfumato.learning.label_dp import LabelRecipe
+    from sfumato.learning.label_dp.number_recipe import read_recipe
 
     for name in (*_CHOICES, "rows", "tuned_on"):
         if said[name] is not None:
@@ -225,7 +267,7 @@ def _like(path: Path, said: dict[str, Any]) -> tuple[LabelRecipe, int | None, st
         facts, method = record["facts"]["data"], record["method"]
         if method != "label-dp":
             validation.fail("like", "the record of a run of label-dp", f"one of {method}")
-        recipe = LabelRecipe.from_dict(record["parameters"]["recipe"])
+        recipe = read_recipe(record["parameters"]["recipe"])
         return recipe, facts.get("rows"), facts["name"]
     except (KeyError, TypeError, json.JSONDecodeError):
         validation.fail("like", "the record.json of a run", str(path))
@@ -234,9 +276,13 @@ def _like(path: Path, said: dict[str, Any]) -> tuple[LabelRecipe, int | None, st
 # --- what is said ---------------------------------------------------------------------------------
 
 
-def _tell_plan(recipe: LabelRecipe, data: Dataset, as_json: bool) -> None:
+def _tell_plan(recipe: LabelRecipe | NumberRecipe, data: Dataset, as_json: bool) -> None:
+    from sfumato.learning.label_dp import LabelRecipe
     from sfumato.mechanisms.randomized_response import RandomizedResponse
 
+    if not isinstance(recipe, LabelRecipe):
+        tell_number_plan(recipe, data, as_json)
+        return
     keep = RandomizedResponse(recipe.epsilon, len(data.classes)).keep
     if as_json:
         facts = {"keep": keep, "stages": recipe.stages, "recipe": recipe.to_dict()}
@@ -259,7 +305,9 @@ def _tell_plan(recipe: LabelRecipe, data: Dataset, as_json: bool) -> None:
     print_facts("The run would be", rows)
 
 
-def _tell_stopped(folder: Path, why: str, recipe: LabelRecipe, as_json: bool) -> None:
+def _tell_stopped(
+    folder: Path, why: str, recipe: LabelRecipe | NumberRecipe, as_json: bool
+) -> None:
     if as_json:
         told = {"out": str(folder), "finished": False, "stopped": why}
         print_json(recipe.guarantee.to_dict() | told)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sfumato.core.records import Record
     from sfumato.learning.runs import RunFolder
 
-__all__ = ["Launch", "accuracy_of", "clock", "print_facts", "print_finished"]
+__all__ = ["Launch", "accuracy_of", "clock", "error_rows", "print_facts", "print_finished"]
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,27 @@ def accuracy_of(public: float | None, folder: RunFolder) -> tuple[float | None, 
     if public is not None:
         return public, True
     return folder.read_curator("results.json").get("accuracy"), False
+
+
+def error_rows(errors: Mapping[str, Any], public: bool) -> list[tuple[str, str]]:
+    """How far predicted numbers are from those of test rows; none without such rows.
+
+    Args:
+        errors: as records hold them.
+        public: whether the test rows are.
+    """
+    from sfumato.reports.facts import amount_text
+
+    if not errors:
+        return []
+    eyes = "" if public else " (on private rows: for your eyes only)"
+    share, off = errors["r_squared"], amount_text(errors["root_mean_squared_error"])
+    explained = "" if share is None else f", R squared {share:.3f}"
+    return [
+        ("test error", f"{off}{explained}{eyes}"),
+        ("mean absolute", f"{amount_text(errors['mean_absolute_error'])}{eyes}"),
+        ("always the middle", f"{amount_text(errors['error_of_the_middle'])}{eyes}"),
+    ]
 
 
 def print_facts(title: str, rows: Iterable[tuple[str, str]]) -> None:

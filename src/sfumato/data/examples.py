@@ -33,8 +33,9 @@ def refuse_numbers() -> NoReturn:
     """Raises the one error of everything that is made for classes, with the remedy."""
     raise ValueError(
         "classes must be declared for this, but the labels are numbers (label_bounds): learn "
-        "numbers by sfumato train erm --model regression, or ErmRecipe(model='regression'); or "
-        "declare classes instead of label_bounds"
+        "numbers by sfumato train erm --model regression, or ErmRecipe(model='regression'); where "
+        "inputs are public, also by sfumato train label-dp, or number_preset; or declare classes "
+        "instead of label_bounds"
     )
 
 

@@ -9,7 +9,9 @@ from sfumato.reports.facts import Fact, NotOnRecord, Sources, amount_text, numbe
 from sfumato.reports.promises import RECORD
 from sfumato.reports.rows import Rows, in_words
 
-__all__ = ["erm_rows", "error_cell", "errors", "is_erm", "result_heading", "tells_numbers"]
+__all__ = [
+    "add_bounds", "erm_rows", "error_cell", "errors", "is_erm", "result_heading", "tells_numbers",
+]  # fmt: skip
 
 _PLAN, _RECIPE, _FACTS = (
     f"{RECORD}#/parameters/plan", f"{RECORD}#/parameters/recipe", f"{RECORD}#/facts",
@@ -41,11 +43,16 @@ def tells_numbers(sources: Sources) -> bool:
     return sources.has(_BOUNDS)
 
 
+def add_bounds(rows: Rows) -> None:
+    """Between what a number is."""
+    rows.add("the number is between, as declared", _BOUNDS, _bounds_text)
+
+
 def erm_rows(rows: Rows) -> None:
     """What a reader may ask of a linear model."""
     rows.add("model", f"{_RECIPE}/model", in_words(_MODELS))
     if tells_numbers(rows.sources):
-        rows.add("the number is between, as declared", _BOUNDS, _bounds_text)
+        add_bounds(rows)
     rows.add("what is noised", f"{_PLAN}/way", in_words(_WAYS))
     rows.add("sensitivity", f"{_PLAN}/sensitivity", number_text)
     rows.add("noise", f"{_PLAN}/noise")
@@ -68,9 +75,15 @@ def errors(sources: Sources, test: Fact) -> list[Block]:
     explained: Cell = (
         (" R squared is ", sources.fact(share, number_text), ".") if sources.has(share) else ()
     )
+    size = f"{_FACTS}/mean_absolute_error"
+    absolute: Cell = (
+        (" The mean absolute error is ", sources.fact(size, amount_text), ".")
+        if sources.has(size)
+        else ()
+    )
     text: Cell = (
         "Off by ", off, " on its test set (", test, "): the root of the mean squared error, in the "
-        "units of what it tells.", *explained, " Always saying the middle between ",
+        "units of what it tells.", *explained, *absolute, " Always saying the middle between ",
         sources.fact(_BOUNDS, _bounds_text), ", as declared, is off by ", middle,
         ", and takes no data.",
     )  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import mean_squared_error, r2_score
+from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 
 from sfumato.core.randomness import SeededCoins
 from sfumato.data import Column, Dataset, Examples, Features
@@ -287,6 +287,7 @@ def test_errors_are_those_of_the_textbook():
     truth, told = rng.uniform(*BOUNDS, 300), rng.uniform(*BOUNDS, 300)
     found = NumberErrors.of(told, truth, BOUNDS)
     assert found.root_mean_squared == pytest.approx(math.sqrt(mean_squared_error(truth, told)))
+    assert found.mean_absolute == pytest.approx(mean_absolute_error(truth, told))
     assert found.r_squared == pytest.approx(r2_score(truth, told))
     middle = np.full(300, 40.0)
     assert found.of_the_middle == pytest.approx(math.sqrt(mean_squared_error(truth, middle)))

@@ -24,8 +24,7 @@ ROWS, PIECE = 300, 50
 def _small_pieces(monkeypatch):
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    for module in (randomising_module, training_module):
-        monkeypatch.setattr(module, "PIECE", PIECE)
+    monkeypatch.setattr(randomising_module, "PIECE", PIECE)
     yield
     torch.set_num_threads(threads)
 
@@ -206,8 +205,7 @@ def test_a_run_without_a_ledger_does_not_get_one_later(few, paid, tmp_path, monk
 
 def test_pieces_of_another_size_are_refused(few, tmp_path, monkeypatch) -> None:
     cut_off(few, tmp_path / "a", monkeypatch)
-    for module in (randomising_module, training_module):
-        monkeypatch.setattr(module, "PIECE", 2 * PIECE)
+    monkeypatch.setattr(randomising_module, "PIECE", 2 * PIECE)
     calls = counted(monkeypatch)
     with pytest.raises(ValueError, match="holds those of another"):
         train_label_dp(recipe_of(few), few, out=tmp_path / "a", resume=True)

@@ -122,11 +122,12 @@ class LocalSteps(Defence):
     def __str__(self) -> str:
         return f"{self.steps} local step{'s' * (self.steps > 1)}"
 
-    def rows(self, step: int, examples: int) -> Tensor:
-        """Which examples a step takes."""
+    def rows(self, step: int, examples: int, device: torch.device | str = "cpu") -> Tensor:
+        """Which examples a step takes; made on the device, so that a graph can hold it."""
         if self.batch is None or self.batch >= examples:
-            return torch.arange(examples)
-        return torch.arange(step * self.batch, (step + 1) * self.batch) % examples
+            return torch.arange(examples, device=device)
+        first = step * self.batch
+        return torch.arange(first, first + self.batch, device=device) % examples
 
 
 @final

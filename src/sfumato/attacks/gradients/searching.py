@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -70,7 +71,7 @@ def adam_on_signs(
 def _recorded(
     step: Callable[[], None], state: list[Tensor], now: Tensor, rate: float
 ) -> Callable[[], None]:
-    """The step as a CUDA graph; the state is as it was before."""
+    """The step as a CUDA graph, or as it is if it cannot be recorded; the state is as before."""
     before = [part.detach().clone() for part in state]
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
@@ -79,13 +80,17 @@ def _recorded(
         for _ in range(_WARM):
             step()
     torch.cuda.current_stream().wait_stream(aside)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
+    graph, run = torch.cuda.CUDAGraph(), step
+    try:
+        with torch.cuda.graph(graph):
+            step()
+        run = graph.replay
+    except RuntimeError as error:
+        warnings.warn(f"not recorded, and slower for it: {error}", stacklevel=2)
     with torch.no_grad():
         for part, old in zip(state, before, strict=True):
             part.copy_(old)
-    return graph.replay
+    return run
 
 
 def lbfgs(

@@ -183,7 +183,7 @@ def local_average(
     """
     at, total = dict(weights), None
     for step in range(local.steps):
-        rows = local.rows(step, len(inputs))
+        rows = local.rows(step, len(inputs), inputs.device)
         found = batch_gradient(module, at, inputs[rows], labels[rows])
         at = {name: w - local.rate * found[name] for name, w in at.items()}
         total = found if total is None else {name: total[name] + found[name] for name in found}
@@ -218,7 +218,7 @@ def _averages(
     people, total = len(inputs), None
     weights = {name: w[None].expand(people, *w.shape) for name, w in trainable(module).items()}
     for step in range(local.steps):
-        rows = local.rows(step, inputs.shape[1])
+        rows = local.rows(step, inputs.shape[1], inputs.device)
         found = _step(module, weights, inputs[:, rows], labels[:, rows], defences, masks)
         for each in defences:
             found = each.on_step(found, len(rows), generator)

@@ -32,11 +32,13 @@ class NumberErrors:
             are the same, and it has no meaning.
         of_the_middle: the same root if one always said the middle of the declared bounds, which
             takes no data at all: a model above it has learnt nothing.
+        mean_absolute: the mean of the errors' sizes.
     """
 
     root_mean_squared: float
     r_squared: float | None
     of_the_middle: float
+    mean_absolute: float
 
     @classmethod
     def of(cls, predicted: NDArray[Any], labels: NDArray[Any], bounds: tuple[float, float]) -> Self:
@@ -55,6 +57,7 @@ class NumberErrors:
             root_mean_squared=math.sqrt(error) * half,
             r_squared=_r_squared(error, truth),
             of_the_middle=math.sqrt(float(np.mean(truth**2))) * half,
+            mean_absolute=float(np.mean(np.abs(told - truth))) * half,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -63,6 +66,7 @@ class NumberErrors:
             "root_mean_squared_error": self.root_mean_squared,
             "r_squared": self.r_squared,
             "error_of_the_middle": self.of_the_middle,
+            "mean_absolute_error": self.mean_absolute,
         }
 
 

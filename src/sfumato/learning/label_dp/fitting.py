@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import final
+from typing import Protocol, final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sfumato.learning.label_dp.recipe import LabelRecipe
 from sfumato.learning.label_dp.stepping import (
     Clock,
     OutOfTime,
@@ -29,14 +28,59 @@ from sfumato.learning.label_dp.stepping import (
 from sfumato.learning.label_dp.targets import cross_entropy
 from sfumato.learning.pate.students.learners import Shuffled, Stateful, set_rate
 
-__all__ = ["Clock", "OutOfTime", "augmented", "fit_network", "logits_of", "mixed"]
+__all__ = [
+    "Clock", "Fitted", "Loss", "OutOfTime", "augmented", "fit_network", "logits_of", "mixed",
+    "squared_error",
+]  # fmt: skip
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""Of (n, outputs) that a network says, and their targets: one number."""
+
+
+class Fitted(Protocol):
+    """What a recipe says of a network's training."""
+
+    @property
+    def epochs(self) -> float:
+        """Over all rows."""
+        ...
+
+    @property
+    def batch(self) -> int:
+        """Rows of a step."""
+        ...
+
+    @property
+    def optimizer(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def rate(self) -> float:
+        """The highest one."""
+        ...
+
+    @property
+    def weight_decay(self) -> float:
+        """Of the optimizer."""
+        ...
+
+    @property
+    def augment(self) -> str:
+        """Random changes of images."""
+        ...
+
+
+def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    """The mean of (outputs - targets)^2, in single precision."""
+    return F.mse_loss(outputs.float(), targets)
 
 
 def fit_network(
     make: Callable[[], nn.Module],
     inputs: Tensor,
     targets: Tensor,
-    recipe: LabelRecipe,
+    recipe: Fitted,
     *,
     mixup: float,
     seed: int,
@@ -45,13 +89,14 @@ def fit_network(
     compile: bool = False,
     told: Told = lambda done, total: None,
     clock: Clock | None = None,
+    loss: Loss = cross_entropy,
 ) -> nn.Module:
     """Trains a network from its beginning, or from where it was cut off.
 
     Args:
         make: the untrained network; its first weights come from torch's generator.
         inputs: (n, *shape), on the device to train on.
-        targets: (n, classes), on the same device.
+        targets: (n, outputs), on the same device.
         recipe: epochs, batch, optimizer, rates, augmentation.
         mixup: alpha; 0 for no mixing.
         seed: of first weights, orders and mixing.
@@ -60,12 +105,13 @@ def fit_network(
         compile: join operations by ``torch.compile``; a minute at first, for long runs on a GPU.
         told: how many steps are done, of how many.
         clock: says when to stop.
+        loss: of what the network says and the targets.
 
     Raises:
         OutOfTime: if the clock ran out; called again, it goes on.
     """
     return trained(
-        lambda: _Fitting(make(), inputs, targets, recipe, mixup, seed, half, compile),
+        lambda: _Fitting(make(), inputs, targets, recipe, mixup, seed, half, compile, loss),
         seed, folder, told, clock,
     )  # fmt: skip
 
@@ -79,14 +125,15 @@ class _Fitting:
         model: nn.Module,
         inputs: Tensor,
         targets: Tensor,
-        recipe: LabelRecipe,
+        recipe: Fitted,
         mixup: float,
         seed: int,
         half: bool,
         compile: bool,
+        loss: Loss,
     ) -> None:
         self.inputs, self.targets, self.recipe = inputs, targets.float(), recipe
-        self.mixup, self.seed, self.half = mixup, seed, half
+        self.mixup, self.seed, self.half, self.loss = mixup, seed, half, loss
         self.layout = memory_layout(inputs)
         self.model = model.to(inputs.device, memory_format=self.layout)  # pyright: ignore
         # The compiled one has the same weights; what is kept and returned is the model itself.
@@ -114,7 +161,7 @@ class _Fitting:
         x = x.contiguous(memory_format=self.layout)
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self.half):
             logits = self.answers(x)
-        loss = cross_entropy(logits, t)
+        loss = self.loss(logits, t)
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()

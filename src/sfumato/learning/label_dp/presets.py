@@ -11,6 +11,8 @@ contrastive  images, at small epsilon       ResNet-18, pre-trained on the public
                                             squares out of fold first, then soft labels
 table        rows of numbers                a small network on soft labels
 ===========  =============================  =====================================================
+
+Where labels are numbers, :func:`number_preset`: bins for a noisy histogram, then least squares.
 """
 
 from __future__ import annotations
@@ -22,15 +24,17 @@ from typing import Any
 from sfumato.core import validation
 from sfumato.data import Dataset
 from sfumato.learning.label_dp.features import coefficients
+from sfumato.learning.label_dp.number_recipe import NumberRecipe
 from sfumato.learning.label_dp.recipe import LabelRecipe
 from sfumato.learning.recipes.inputs import input_shape
 
-__all__ = ["label_preset", "label_preset_names"]
+__all__ = ["label_preset", "label_preset_names", "number_preset"]
 
 _OURS = "chosen on MNIST's public test set"
 _PUBLISHED = "as published for CIFAR-10 (arXiv:2102.06062, and its authors' code)"
 _STEPS = 300
 _FEW = "chosen beforehand, on no data"
+_NUMBERS = "chosen on the census of 2000, which is public"
 _VIEWS = (
     "numbers chosen beforehand, after settings published for CIFAR-10; the form of the first prior "
     "after a comparison on 30,000 of its labels"
@@ -76,6 +80,29 @@ def label_preset(
         **changes,
     }
     return LabelRecipe(**found)
+
+
+def number_preset(data: Dataset, epsilon: float, **changes: Any) -> NumberRecipe:
+    """A recipe for labels that are numbers.
+
+    A tenth of epsilon is for a noisy histogram of the labels, unless a public ``prior`` is given.
+
+    Args:
+        data: of which only the shape and the number of inputs are looked at.
+        epsilon: the guarantee.
+        changes: other fields of the recipe; ``network="mlp"`` for a network besides least squares.
+
+    Raises:
+        ValueError: for numbers that cannot be.
+    """
+    rows, batch = len(data.train.labels), 256
+    found: dict[str, Any] = {"epsilon": epsilon, "batch": batch, "origin": _NUMBERS}
+    if changes.get("prior"):
+        found["histogram_share"] = 0.0
+    if changes.get("network") == "mlp":
+        found["options"] = {"hidden": 32, "layers": 1, "dropout": 0.0}
+    found["epochs"] = _enough(10.0, rows, changes.get("batch", batch))
+    return NumberRecipe(**(found | changes))
 
 
 def _default(shape: tuple[int, ...]) -> str:

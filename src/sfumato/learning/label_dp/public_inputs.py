@@ -12,25 +12,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sfumato.core import validation
 from sfumato.core.randomness import Coins
 from sfumato.data import Dataset
 from sfumato.learning.ensembles.batches import derived_seed
-from sfumato.learning.features import transform
 from sfumato.learning.label_dp.contrastive import image_body, pretrain_body
-from sfumato.learning.label_dp.features import Projection, check_components, public_features
+from sfumato.learning.label_dp.features import Projection
 from sfumato.learning.label_dp.fitting import logits_of
 from sfumato.learning.label_dp.networks import make_network
-from sfumato.learning.label_dp.ordering import order_by_inputs
 from sfumato.learning.label_dp.pretrained import Pretrained, pretraining_facts
+from sfumato.learning.label_dp.public_rows import PublicRows
 from sfumato.learning.label_dp.recipe import LabelRecipe
 from sfumato.learning.label_dp.stepping import Told
-from sfumato.learning.recipes.inputs import input_shape, inputs_of
 from sfumato.learning.runs.folder import RunFolder
 
 __all__ = ["PublicInputs"]
@@ -39,7 +35,7 @@ _PRETRAINING = 1 << 20  # a stream of coins of its own; stages are numbered from
 
 
 @final
-class PublicInputs:
+class PublicInputs(PublicRows):
     """Inputs in an order of their own, and what is made of them.
 
     Args:
@@ -64,9 +60,8 @@ class PublicInputs:
         told: Callable[[str], Told],
         lent: Path | None = None,
     ) -> None:
-        self.recipe, self.data, self.folder = recipe, data, folder
-        self.device, self.coins, self.pace, self.told = device, coins, pace, told
-        self.shape = input_shape(data.shape)
+        super().__init__(recipe, data, folder, device, coins, told)
+        self.recipe, self.pace = recipe, pace
         self._file, self._path = folder.curator / "pretrained.safetensors", lent
         self._lent: Pretrained | None = None
 
@@ -76,9 +71,8 @@ class PublicInputs:
         Raises:
             ValueError: for a network, features or a lent body that cannot be.
         """
+        super().check()
         recipe = self.recipe
-        if recipe.features == "wavelets":
-            check_components(self.shape, recipe.components, len(self.data.train.inputs))
         with torch.random.fork_rng():
             made = self._fresh()
         if recipe.pretraining != "none":
@@ -89,58 +83,6 @@ class PublicInputs:
         elif self._path is not None:
             wanted = "left out for a recipe without pretraining"
             validation.fail("pretrained", wanted, str(self._path))
-
-    # --- rows -----------------------------------------------------------------------------------
-
-    @cached_property
-    def order(self) -> NDArray[np.int64]:
-        """Which row is at each place, by the inputs; the labels follow when they are read."""
-        stored = self.folder.read_curator_tensors("order")
-        if stored is None:
-            made = order_by_inputs(self.data.train.inputs, self.coins)
-            self.folder.write_curator_tensors("order", {"order": torch.from_numpy(made)})
-            return made
-        found = stored["order"].numpy()
-        if len(found) != len(self.data.train.inputs):
-            raise ValueError(
-                f"the run in {self.folder.path} began with {len(found):,} rows, and there are "
-                f"{len(self.data.train.inputs):,} now: it holds those of another data set"
-            )
-        return found
-
-    @cached_property
-    def ordered(self) -> NDArray[Any]:
-        """The inputs as they came, in that order."""
-        return self.data.train.inputs[self.order]
-
-    @cached_property
-    def _inputs(self) -> Tensor:
-        return inputs_of(self.ordered, self.data.bounds)
-
-    @cached_property
-    def features(self) -> nn.Module:
-        """What stands before the networks: fitted once."""
-        recipe = self.recipe
-        if recipe.features == "none":
-            return nn.Identity()
-        stored = self.folder.read_curator_tensors("features")
-        inputs = self._inputs if stored is None else None
-        made = public_features(
-            self.shape, recipe.components, inputs, recipe.seed, self.told("features")
-        )
-        if stored is None:
-            self.folder.write_curator_tensors("features", made.state_dict())
-        else:
-            made.load_state_dict(stored)
-        return made
-
-    @cached_property
-    def rows(self) -> Tensor:
-        """What networks take, of all training inputs, on the device."""
-        if self.recipe.features == "none":
-            return self._inputs.to(self.device)
-        module = self.features.to(self.device)
-        return transform(module, self._inputs, progress=self.told("features")).to(self.device)
 
     @cached_property
     def probes(self) -> Tensor:
@@ -175,8 +117,7 @@ class PublicInputs:
 
     def _fresh(self) -> nn.Module:
         recipe = self.recipe
-        size = self.shape if recipe.features == "none" else (recipe.components,)
-        return make_network(recipe.network, size, len(self.data.classes), **recipe.options)
+        return make_network(recipe.network, self.size, len(self.data.classes), **recipe.options)
 
     @cached_property
     def pretrained(self) -> Pretrained | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,34 @@ from sfumato.core import validation
 from sfumato.core.randomness import Coins, SeededCoins
 from sfumato.learning.label_dp.alibi import NoisyOneHot
 from sfumato.learning.label_dp.journal import LabelJournal
-from sfumato.learning.label_dp.recipe import LabelRecipe
 from sfumato.learning.label_dp.top_k import Sets, TopKResponse
 
-__all__ = ["PIECE", "Reports", "check_mechanism", "randomise_stage", "split"]
+__all__ = [
+    "PIECE", "LabelSource", "Reporting", "Reports", "check_mechanism", "randomise_stage", "split",
+]  # fmt: skip
 
 PIECE = 2048
 """Labels that are read together, and lost together if the process is killed meanwhile."""
+
+
+class Reporting(Protocol):
+    """How a label is told: the mechanism, and the epsilon of a report."""
+
+    @property
+    def mechanism(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def epsilon(self) -> float:
+        """Of a report."""
+        ...
+
+
+class LabelSource(Protocol):
+    """Private labels by their places: classes, as numbers from 0. Read where they are asked for."""
+
+    def __getitem__(self, places: Any, /) -> NDArray[Any]: ...
 
 
 @final
@@ -58,7 +79,7 @@ def split(count: int, shares: tuple[float, ...], seed: int) -> list[NDArray[np.i
     return [np.sort(part) for part in np.split(order, ends)]
 
 
-def check_mechanism(recipe: LabelRecipe, classes: int) -> None:
+def check_mechanism(recipe: Reporting, classes: int) -> None:
     """Raises what the recipe's numbers would raise later: a report of a label that is no one's."""
     sets = np.ones((1, classes), dtype=np.bool_)
     made = _randomised(recipe, np.zeros(1, dtype=np.int64), sets, SeededCoins(0))
@@ -67,11 +88,11 @@ def check_mechanism(recipe: LabelRecipe, classes: int) -> None:
 
 
 def randomise_stage(
-    recipe: LabelRecipe,
+    recipe: Reporting,
     stage: int,
     rows: NDArray[np.int64],
     sets: Sets,
-    labels: NDArray[Any],
+    labels: LabelSource,
     journal: LabelJournal,
     coins: Coins,
     told: Callable[[int, int], object] = lambda done, total: None,
@@ -101,16 +122,14 @@ def randomise_stage(
     return _gathered(recipe, stage, rows, sets, journal)
 
 
-def _randomised(
-    recipe: LabelRecipe, labels: NDArray[Any], sets: Sets, coins: Coins
-) -> NDArray[Any]:
+def _randomised(recipe: Reporting, labels: NDArray[Any], sets: Sets, coins: Coins) -> NDArray[Any]:
     if recipe.mechanism == "alibi":
         return NoisyOneHot(recipe.epsilon, sets.shape[1]).perturb(labels, coins=coins)
     return TopKResponse(recipe.epsilon).perturb(labels, sets, coins=coins)
 
 
 def _gathered(
-    recipe: LabelRecipe, stage: int, rows: NDArray[np.int64], sets: Sets, journal: LabelJournal
+    recipe: Reporting, stage: int, rows: NDArray[np.int64], sets: Sets, journal: LabelJournal
 ) -> Reports:
     """What the journal holds of a stage."""
     known = sorted(piece for at, piece in journal.reports if at == stage)
@@ -125,7 +144,7 @@ def _gathered(
     return Reports(rows[places], found, likelihood, len(rows) - len(places))
 
 
-def _likelihood(recipe: LabelRecipe, told: NDArray[Any], sets: Sets) -> NDArray[np.float64]:
+def _likelihood(recipe: Reporting, told: NDArray[Any], sets: Sets) -> NDArray[np.float64]:
     if recipe.mechanism == "alibi":
         return NoisyOneHot(recipe.epsilon, sets.shape[1]).likelihood(told)
     return TopKResponse(recipe.epsilon).likelihood(told, sets)

@@ -166,17 +166,38 @@ class RegressionLabels:
             )
         guess = np.asarray(np.ones(self.points) if prior is None else prior, dtype=np.float64)
         checked_grid(self.grid, guess)
-        numbers = as_bounded(labels, self.lower, self.upper, (self.lower + self.upper) / 2)
+        numbers = self._bounded(labels)
         if self.histogram_share:
-            guess = self._noisy_histogram(numbers, coins)
-        bins = best_bins(self.grid, guess, self.report_epsilon, self.loss)
+            guess = self.noisy_histogram(numbers, coins=coins)
+        bins = self.bins_for(guess)
         reports = bins.perturb(numbers, coins=coins)
         return RegressionReports(reports, bins, guess, self.guarantee, coins.private)
 
-    def _noisy_histogram(self, numbers: NDArray[np.float64], coins: Coins) -> NDArray[np.float64]:
-        """Counts of the nearest grid points with noise, none below 0; even if none is above."""
+    def bins_for(self, prior: ArrayLike) -> BinnedResponse:
+        """The best bins for how probable each grid point is: public, or released before."""
+        return best_bins(self.grid, prior, self.report_epsilon, self.loss)
+
+    def noisy_histogram(self, labels: ArrayLike, *, coins: Coins = SYSTEM) -> NDArray[np.float64]:
+        """Counts of the nearest grid points with noise, none below 0; even if none is above.
+
+        Formal guarantee: (histogram_share epsilon)-DP for replacing one label by another, which
+        moves two counts by one. It is the first part of :attr:`event`, and may be drawn once.
+
+        Args:
+            labels: private numbers; what is none counts as the middle of the range.
+            coins: where the randomness comes from.
+
+        Raises:
+            ValueError: without a share of epsilon for it; before a label is read.
+        """
+        if not self.histogram_share:
+            validation.fail("histogram_share", "above 0 for a histogram", self.histogram_share)
+        numbers = self._bounded(labels)
         step = (self.upper - self.lower) / (self.points - 1)
         nearest = np.rint((numbers - self.lower) / step).astype(np.int64)
         counts = np.bincount(nearest.clip(0, self.points - 1).ravel(), minlength=self.points)
         noisy = np.maximum(self._histogram.perturb(counts, coins=coins), 0).astype(np.float64)
         return noisy if noisy.any() else np.ones(self.points)
+
+    def _bounded(self, labels: ArrayLike) -> NDArray[np.float64]:
+        return as_bounded(labels, self.lower, self.upper, (self.lower + self.upper) / 2)

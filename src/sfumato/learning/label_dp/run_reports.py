@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, final
 
@@ -11,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.data import Dataset
+from sfumato.learning.label_dp.number_labels import BinnedLabels, read_bins
+from sfumato.learning.label_dp.number_recipe import read_recipe
 from sfumato.learning.label_dp.ordering import digest_of
 from sfumato.learning.label_dp.randomising import split
-from sfumato.learning.label_dp.recipe import LabelRecipe
+from sfumato.learning.label_dp.recording import bin_facts
 from sfumato.learning.runs.folder import RunFolder
 from sfumato.mechanisms.private_values import as_codes
 
@@ -31,15 +34,15 @@ class FirstReports:
     have equal laws and are independent.
 
     Attributes:
-        labels: (n,) the class that each report was made of.
+        labels: (n,) the class that each report was made of; of numbers, the bin.
         told: (n,) classes, or (n, classes) noisy vectors.
-        classes: how many there are.
+        names: of the classes, or the bins.
         later: how many labels later stages told, whose laws differ from row to row.
     """
 
     labels: NDArray[np.int64]
     told: NDArray[Any]
-    classes: int
+    names: tuple[str, ...]
     later: int
 
 
@@ -53,7 +56,7 @@ def read_first_reports(folder: RunFolder, data: Dataset) -> FirstReports:
     Raises:
         ValueError: if they are not, or the curator's part of the folder is missing.
     """
-    recipe = LabelRecipe.from_dict(folder.record()["parameters"]["recipe"])
+    recipe = read_recipe(folder.record()["parameters"]["recipe"])
     stored, path = folder.read_curator_tensors("order"), folder.curator / _JOURNAL
     if stored is None or not path.exists():
         raise ValueError(
@@ -68,8 +71,21 @@ def read_first_reports(folder: RunFolder, data: Dataset) -> FirstReports:
     places = [np.arange(n * size, min((n + 1) * size, len(parts[0]))) for n in sorted(pieces)]
     have = np.concatenate([np.zeros(0, dtype=np.int64), *places])
     told = np.array([report for n in sorted(pieces) for report in pieces[n]])
-    labels = as_codes(data.train.labels[order[parts[0][have]]], len(data.classes), 0)
-    return FirstReports(labels, told, len(data.classes), len(order) - len(parts[0]))
+    labels, names = _labels(folder, data, order[parts[0][have]])
+    return FirstReports(labels, told, names, len(order) - len(parts[0]))
+
+
+def _labels(
+    folder: RunFolder, data: Dataset, places: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """The class of each row, or the bin of its number; and what these are called."""
+    if data.target_bounds is None:
+        return as_codes(data.train.labels[places], len(data.classes), 0), tuple(data.classes)
+    bins = read_bins(folder)
+    edges = bin_facts(bins, data.target_bounds)["edges"]
+    low, high = data.target_bounds
+    names = tuple(f"from {a:.6g} to {b:.6g}" for a, b in pairwise([low, *edges, high]))
+    return BinnedLabels(data.train.labels, data.target_bounds, bins)[places], names
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[int, list[Any]]]:

@@ -4,9 +4,13 @@
     trained = train_label_dp(label_preset(data, epsilon=2.0), data, out="runs/labels")
     trained.accuracy, trained.record.guarantee
 
+    wages = load_dataset("wages.csv", read_declaration("wages.toml"))  # which has label_bounds
+    trained = train_label_dp(number_preset(wages, epsilon=3.0), wages, out="runs/wages")
+    trained.errors, trained.record.guarantee
+
 Inputs are public, labels private. In each stage some labels, chosen by a public seed, are
 randomised once, within what the last stage's model thinks possible; then networks learn from all
-reports so far.
+reports so far. (Of numbers see :mod:`~sfumato.learning.label_dp.number_runs`.)
 
 =========  ========================  ============================================================
 stage      in the run's folder       if it is cut off
@@ -26,8 +30,7 @@ algorithm 3 (LP-MST), where stage t's prior is the model of stage t - 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, final
 
@@ -36,8 +39,8 @@ import torch
 from torch import Tensor, nn
 
 from sfumato.core import validation
+from sfumato.core.events import Event
 from sfumato.core.randomness import SYSTEM, Coins
-from sfumato.core.records import Record, versions
 from sfumato.data import Dataset
 from sfumato.learning.ensembles.batches import derived_seed
 from sfumato.learning.features import transform
@@ -51,17 +54,18 @@ from sfumato.learning.label_dp.learning import (
     later_prior,
     learnt_targets,
 )
-from sfumato.learning.label_dp.ordering import digest_of
+from sfumato.learning.label_dp.number_recipe import NumberRecipe
+from sfumato.learning.label_dp.number_runs import NumberRun
 from sfumato.learning.label_dp.public_inputs import PublicInputs
 from sfumato.learning.label_dp.randomising import (
-    PIECE,
     Reports,
     check_mechanism,
     randomise_stage,
     split,
 )
 from sfumato.learning.label_dp.recipe import LabelRecipe
-from sfumato.learning.label_dp.recording import public_facts
+from sfumato.learning.label_dp.recording import pretraining_record, public_facts
+from sfumato.learning.label_dp.running import LabelRun, LabelTrained, Learnt, Setting
 from sfumato.learning.label_dp.top_k import Sets
 from sfumato.learning.label_dp.with_prior import best_sets
 from sfumato.learning.recipes.inputs import inputs_of, labels_of
@@ -73,26 +77,8 @@ from sfumato.ledger import Ledger
 __all__ = ["LabelTrained", "train_label_dp"]
 
 
-@final
-@dataclass(frozen=True)
-class LabelTrained:
-    """What came out.
-
-    Attributes:
-        model: from inputs in [0, 1], channels first, to logits; features included.
-        record: public.
-        accuracy: on the test set if it is public; None otherwise, and where there is none.
-        folder: of the run.
-    """
-
-    model: nn.Module
-    record: Record
-    accuracy: float | None
-    folder: RunFolder
-
-
 def train_label_dp(
-    recipe: LabelRecipe,
+    recipe: LabelRecipe | NumberRecipe,
     data: Dataset,
     *,
     out: str | Path,
@@ -109,10 +95,10 @@ def train_label_dp(
     request: Mapping[str, Any] | None = None,
     coins: Coins = SYSTEM,
 ) -> LabelTrained:
-    """Randomises each label once, and trains networks on the reports.
+    """Randomises each label once, and trains a model on the reports.
 
     Args:
-        recipe: how.
+        recipe: how; of labels that are numbers, a :class:`NumberRecipe`.
         data: of ``data.train`` the labels are private, the inputs public. In which order the rows
             come does not matter; of the first rows of one's own data that could not be said.
         out: the run's folder, new or empty.
@@ -143,16 +129,26 @@ def train_label_dp(
     _check_data(data)
     charge = LabelCharge(book, dataset, analyst)
     pace = {"half": half, "compile": compile, "clock": Clock(minutes)}
-    lent = None if pretrained is None else Path(pretrained)
-    run = _Run(recipe, data, folder, observer or Shown(), device, coins, pace, lent)
+    setting = Setting(folder, observer or Shown(), device, coins, pace)
+    run = _run(recipe, data, setting, None if pretrained is None else Path(pretrained))
     if not resume:
-        charge.check_room(recipe.event(run.classes))
+        charge.check_room(run.event)
         folder.begin({"label_dp": recipe.to_dict()} | dict(request or {}))
     elif folder.finished:
         raise ValueError(f"the run in {folder.path} came to its end: there is nothing to resume")
     elif folder.request().get("label_dp") != recipe.to_dict():
         raise ValueError(f"the run in {folder.path} began with another recipe: go on with that one")
     return run.finish(charge)
+
+
+def _run(
+    recipe: LabelRecipe | NumberRecipe, data: Dataset, setting: Setting, pretrained: Path | None
+) -> _ClassRun | NumberRun:
+    if isinstance(recipe, LabelRecipe):
+        return _ClassRun(recipe, data, setting, pretrained)
+    if pretrained is not None:
+        validation.fail("pretrained", "left out where labels are numbers", str(pretrained))
+    return NumberRun(recipe, data, setting)
 
 
 def _check_data(data: Dataset) -> None:
@@ -173,76 +169,51 @@ def _check_data(data: Dataset) -> None:
 
 
 @final
-class _Run:
+class _ClassRun(LabelRun[LabelRecipe]):
     """One run, stage by stage; what is in its folder is not made again."""
 
     def __init__(
-        self,
-        recipe: LabelRecipe,
-        data: Dataset,
-        folder: RunFolder,
-        observer: Observer,
-        device: str,
-        coins: Coins,
-        pace: Mapping[str, Any],
-        pretrained: Path | None,
+        self, recipe: LabelRecipe, data: Dataset, setting: Setting, pretrained: Path | None
     ) -> None:
-        self.recipe, self.data, self.folder, self.observer = recipe, data, folder, observer
-        self.device, self.coins, self.pace = device, coins, pace
-        self.classes = len(data.classes)
-        self.public = PublicInputs(
-            recipe, data, folder, device, coins, pace, self._told, pretrained
+        super().__init__(recipe, data, setting)
+        self.device, self.coins, self.pace = setting.device, setting.coins, setting.pace
+        self.folder, self.classes = setting.folder, len(data.classes)
+        self.inputs = self.public = PublicInputs(
+            recipe, data, self.folder, self.device, self.coins, self.pace, setting.told, pretrained
         )
         self.parts = split(len(data.train.labels), recipe.shares, recipe.seed)
         if min(map(len, self.parts)) < 2:
             found = tuple(map(len, self.parts))
             validation.fail("shares", "such that every stage has two labels or more", found)
         check_mechanism(recipe, self.classes)
-        torch.zeros(1, device=device)
-        self.public.check()  # or says why not, before anything is read
+        self.inputs.check()  # or says why not, before anything is read
 
-    def finish(self, charge: LabelCharge) -> LabelTrained:
+    @property
+    def event(self) -> Event:
+        """One report of each label."""
+        return self.recipe.event(self.classes)
+
+    def prepare(self) -> dict[str, Any]:
+        """A body, of inputs alone: what can fail does so before the charge."""
+        pretrained = self.inputs.pretrained
+        if pretrained is not None and self.recipe.start == "least-squares":
+            _ = self.inputs.probes
+        return pretraining_record(self.recipe, self.data, pretrained)
+
+    def learn(self, journal: LabelJournal) -> Learnt:
         """All stages that are left."""
-        recipe, folder = self.recipe, self.folder
-        event = recipe.event(self.classes)
-        journal = LabelJournal(
-            folder.curator / "reports.jsonl", self._facts(charge), self.coins.private
-        )
-        try:
-            pretrained = self.public.pretrained  # of inputs alone: nothing is paid for yet
-            if pretrained is not None and recipe.start == "least-squares":
-                _ = self.public.probes  # likewise: what can fail does so before the charge
-            charge.make(event, recipe.to_dict(), journal)
-            network, found = self._stages(journal)
-        finally:
-            journal.close()
-        model = nn.Sequential(self.public.features.to(self.device), network).eval()
-        accuracy = self._accuracy(model)
-        model = model.cpu()
-        shown = accuracy if self.data.test_is_public else None
-        record = Record("label-dp", {"recipe": recipe.to_dict()}, event, recipe.guarantee)
-        record.software = versions("numpy", "torch")
-        record.private = record.private and journal.private
-        record.facts |= public_facts(recipe, self.data, found, shown, pretrained)
-        kept = {} if accuracy is None or self.data.test_is_public else {"accuracy": accuracy}
-        folder.write_curator("results.json", kept)
-        charge.finish(record.to_dict())  # first: what a copy of the run told is not published
-        folder.write_model(model.state_dict())
-        folder.write_record(record.to_dict())
-        return LabelTrained(model, record, shown, folder)
+        network, found = self._stages(journal)
+        model = nn.Sequential(self.inputs.features.to(self.device), network).eval()
+        recipe = self.recipe
+        return Learnt(model, public_facts(self.data, found, recipe.features, recipe.origin))
 
-    def _facts(self, charge: LabelCharge) -> dict[str, Any]:
-        """What a journal is about: the recipe, the budget, the inputs, which rows a piece has."""
-        return {
-            "recipe": self.recipe.to_dict(),
-            "charged": charge.charged,
-            "inputs": digest_of(self.public.ordered),
-            "piece": PIECE,
-            "rows": digest_of(self.public.order, *self.parts),
-        }
-
-    def _told(self, what: str) -> Callable[[int, int], None]:
-        return lambda done, total: self.observer.preparing(what, done, total)
+    def measure(self, model: nn.Module) -> float | None:
+        """Accuracy on the test set; None without one."""
+        inputs, labels = self.data.test
+        if not len(labels):
+            return None
+        found = transform(model, inputs_of(inputs, self.data.bounds)).argmax(dim=1)
+        return float((found == labels_of(labels, self.classes)).double().mean())
 
     # --- stages ---------------------------------------------------------------------------------
 
@@ -254,7 +225,7 @@ class _Run:
             sets = self._sets(stage, torch.from_numpy(rows), network)
             reports = randomise_stage(
                 self.recipe, stage, rows, sets, self.data.train.labels, journal, self.coins,
-                self._told("labels"), self.public.order,
+                self.setting.told("labels"), self.inputs.order,
             )  # fmt: skip
             found.append(reports)
             network = self._taught(stage, gathered(found, self.device), network)
@@ -306,23 +277,15 @@ class _Run:
         return self._logits(self._fitted(stage, 0, known.rows, targets), known.rows)
 
     def _probes(self, known: Known) -> Tensor:
-        return self.public.probes[known.rows.to(self.device)]
+        return self.inputs.probes[known.rows.to(self.device)]
 
     def _fitted(self, stage: int, number: int, rows: Tensor, targets: Tensor) -> nn.Module:
         return fit_network(
-            self.public.network, self.public.rows[rows.to(self.device)], targets, self.recipe,
+            self.inputs.network, self.inputs.rows[rows.to(self.device)], targets, self.recipe,
             mixup=self.recipe.mixup[stage], seed=derived_seed(self.recipe.seed, stage, number),
             folder=self.folder.curator / f"network-{stage}-{number}",
-            told=self._told(f"network {stage + 1}.{number}"), **self.pace,
+            told=self.setting.told(f"network {stage + 1}.{number}"), **self.pace,
         )  # fmt: skip
 
     def _logits(self, network: nn.Module, rows: Tensor) -> Tensor:
-        return logits_of(network, self.public.rows[rows.to(self.device)], self.pace["half"])
-
-    def _accuracy(self, model: nn.Module) -> float | None:
-        """On the test set; None without one."""
-        inputs, labels = self.data.test
-        if not len(labels):
-            return None
-        found = transform(model, inputs_of(inputs, self.data.bounds)).argmax(dim=1)
-        return float((found == labels_of(labels, self.classes)).double().mean())
+        return logits_of(network, self.inputs.rows[rows.to(self.device)], self.pace["half"])

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from sfumato.learning.adaptive_laplace.recipe import AdaptiveLaplaceRecipe
     from sfumato.learning.erm.recipe import ErmRecipe
     from sfumato.learning.functional.recipe import FunctionalRecipe
+    from sfumato.learning.label_dp.number_recipe import NumberRecipe
     from sfumato.learning.label_dp.recipe import LabelRecipe
     from sfumato.learning.pate.recipe import PateRecipe
 
-    _OfMethods = PateRecipe | LabelRecipe | ErmRecipe | FunctionalRecipe | AdaptiveLaplaceRecipe
+    _OfLabels = LabelRecipe | NumberRecipe
+    _OfMethods = PateRecipe | _OfLabels | ErmRecipe | FunctionalRecipe | AdaptiveLaplaceRecipe
 
 __all__ = ["ERM", "LABEL_DP", "PATE", "Run", "described", "initial_model", "load_run"]
 

@@ -34,6 +34,7 @@ from sfumato.learning.dp_sgd.clipping import Adaptive
 from sfumato.learning.dp_sgd.compiled.captured import Captured
 from sfumato.learning.dp_sgd.compiled.collecting import without_collection
 from sfumato.learning.dp_sgd.compiled.exact_products import keep_whole
+from sfumato.learning.dp_sgd.compiled.real_errors import RealErrors
 from sfumato.learning.dp_sgd.compiled.rematerialised import (
     as_traced,
     reads_short_numbers,
@@ -134,7 +135,7 @@ class CompiledSum:
                 self._graphs[key] = self._compiled(leaves, spec, units, loss_scale, inputs)
             step = self._graphs[key]
             precision = full_precision() if step.exactly else contextlib.nullcontext()
-            with precision, without_collection(first):
+            with precision, without_collection(first), RealErrors():
                 losses, norms, *sums = step.call(*inputs)
         found = dict(zip(step.names, sums, strict=True))
         whole = part.last and self._total.facts.units == 0  # its sums need no other place
