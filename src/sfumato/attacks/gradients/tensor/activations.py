@@ -73,6 +73,9 @@ class Activation:
         if len(self.means) != ORDERS or not np.isfinite(self.means).all():
             validation.fail("means", f"{ORDERS} finite numbers", self.means)
 
+    def __str__(self) -> str:
+        return self.name
+
     def has(self, order: int) -> bool:
         """Whether s_p is not 0, so that the moment of this order shows the inputs."""
         return abs(self.means[order]) > _NOTHING * max(abs(mean) for mean in self.means)
