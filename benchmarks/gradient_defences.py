@@ -1,15 +1,17 @@
 """Defences of shared gradients at equal cost: what is left of accuracy, what is left of the images.
 
-    python benchmarks/gradient_defences.py --folder F --device cuda --processes 8
+    python benchmarks/gradient_defences.py --folder F                         # an hour on one core
+    python benchmarks/gradient_defences.py --folder F --network relu --device cuda --processes 4
     python benchmarks/gradient_defences.py --folder F --table --plot docs/defences.png
-    python benchmarks/gradient_defences.py --folder F --quick          # a rehearsal
+    python benchmarks/gradient_defences.py --folder F --quick                 # a rehearsal
 
-CIFAR-10, a convolutional network with ReLUs (``relu_cnn``), sixteen participants a round with four
-images each. For every defence and strength: the network is trained on their defended updates
-(``--rounds``, four rates, the best counts), and updates of the first round are inverted, by the
-angle and total variation at several weights, of which the best on average counts: the attacker's
-strongest. A line a setting is appended to F/results.jsonl; what it holds is not run again. The
-table is read off at equal losses of accuracy, by interpolation between strengths.
+CIFAR-10. For every defence and strength a network is trained on the defended updates of sixty-four
+images a round (``--rounds``, several rates, the best counts), and updates of the first round are
+inverted with total variation at several weights, of which the best on average counts: the
+attacker's strongest. Labels are told. *smooth*: ``leaky_cnn``, one image a participant, squared
+distance and L-BFGS; *relu*: ``relu_cnn``, four images a participant, by the angle. A line a setting
+is appended to F/results.jsonl; what it holds is not run again. The table is read off at equal
+losses of accuracy, by interpolation between strengths.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,23 +32,38 @@ Result = dict[str, Any]
 LADDERS: dict[str, list[str]] = {
     "none": ["none"],
     "local steps": ["local=2", "local=8"],
-    "clipping": ["clip=1", "clip=0.3"],
-    "noise": ["noise=0.01", "noise=0.03", "noise=0.1", "noise=0.3", "noise=1"],
-    "DP-SGD": ["dp-sgd=3000@1", "dp-sgd=300@1", "dp-sgd=30@1", "dp-sgd=8@1"],
-    "dropout": ["dropout=0.1", "dropout=0.3", "dropout=0.6"],
+    "clipping": ["clip=1", "clip=0.1"],
+    "noise": ["noise=0.003", "noise=0.01", "noise=0.03", "noise=0.1", "noise=0.3", "noise=1"],
+    "DP-SGD": ["dp-sgd=3000@1", "dp-sgd=300@1", "dp-sgd=30@1", "dp-sgd=8@1", "dp-sgd=3@1"],
+    "dropout": ["dropout=0.1", "dropout=0.3", "dropout=0.6", "dropout=0.9"],
     "pruning": ["prune=0.5", "prune=0.9", "prune=0.99", "prune=0.999"],
 }
-RATES = (0.01, 0.03, 0.1, 0.3)
-VARIATIONS = (0.003, 0.03, 0.3)
 LOSSES = (0.01, 0.05)
-DELTA, BATCH, PEOPLE, WIDTH = 1e-5, 4, 16, 16
+DELTA = 1e-5
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A network, what participants hold, and what is tried."""
+
+    make: str
+    batch: int
+    people: int
+    rates: tuple[float, ...]
+    variations: tuple[float, ...]
+
+
+SETTINGS = {
+    "smooth": Setting("leaky_cnn", 1, 64, (0.003, 0.01, 0.03, 0.1), (0.0, 0.1, 1.0)),
+    "relu": Setting("relu_cnn", 4, 16, (0.01, 0.03, 0.1, 0.3), (0.003, 0.03, 0.3)),
+}
 
 
 def setting(given: argparse.Namespace) -> tuple[Any, ...]:
     """Data and the untrained network."""
     import torch
 
-    from sfumato.attacks.gradients.networks import relu_cnn
+    from sfumato.attacks.gradients.networks import leaky_cnn, relu_cnn
     from sfumato.data import load_dataset
     from sfumato.learning.recipes.inputs import inputs_of
 
@@ -58,8 +76,11 @@ def setting(given: argparse.Namespace) -> tuple[Any, ...]:
             torch.from_numpy(np.asarray(examples.labels[:most], np.int64)).to(given.device)
         )
     torch.manual_seed(0)
-    model = relu_cnn((3, 32, 32), 10, WIDTH).to(given.device)
-    return model, *parts
+    known = SETTINGS[given.network]
+    made = (
+        leaky_cnn((3, 32, 32), 10) if known.make == "leaky_cnn" else relu_cnn((3, 32, 32), 10, 16)
+    )
+    return made.to(given.device), *parts
 
 
 def utility(defence: str, rate: float, given: argparse.Namespace) -> Result:
@@ -69,7 +90,8 @@ def utility(defence: str, rate: float, given: argparse.Namespace) -> Result:
 
     model, x, y, test_x, test_y = setting(given)
     trained = train_on_updates(
-        model, x, y, rounds=given.rounds, batch=BATCH, rate=rate, participants=PEOPLE,
+        model, x, y, rounds=given.rounds, rate=rate, batch=SETTINGS[given.network].batch,
+        participants=SETTINGS[given.network].people,
         generator=np.random.default_rng(1), defences=parsed_defences(defence, DELTA),
     )  # fmt: skip
     return {"kind": "utility", "rate": rate, "accuracy": accuracy(trained, test_x, test_y)}
@@ -83,9 +105,12 @@ def attack(defence: str, variation: float, given: argparse.Namespace) -> Result:
 
     model, x, y, _, _ = setting(given)
     how = Matching(iterations=given.iterations, rate=0.05, variation=variation)
+    if given.network == "smooth":
+        how = Matching.dlg(given.iterations, variation=variation)
+    batch = SETTINGS[given.network].batch
     psnr, ssim = [], []
     for number in range(given.updates):
-        rows = slice(BATCH * number, BATCH * (number + 1))
+        rows = slice(batch * number, batch * (number + 1))
         sent = share_gradient(
             model, x[rows], y[rows], defences=parsed_defences(defence, DELTA),
             generator=np.random.default_rng(number),
@@ -100,10 +125,12 @@ def attack(defence: str, variation: float, given: argparse.Namespace) -> Result:
     return {"kind": "attack", "variation": variation, "psnr": psnr, "ssim": ssim}
 
 
-def jobs(held: set[tuple[str, str, float]]) -> Iterator[tuple[str, str, list[float]]]:
+def jobs(
+    known: Setting, held: set[tuple[str, str, float]]
+) -> Iterator[tuple[str, str, list[float]]]:
     """Kind, defence, and the rates or weights of variation that are still to be run."""
-    for defence in (each for ladder in LADDERS.values() for each in ladder):
-        for kind, values in (("utility", RATES), ("attack", VARIATIONS)):
+    for kind, values in (("attack", known.variations), ("utility", known.rates)):
+        for defence in (each for ladder in LADDERS.values() for each in ladder):
             left = [value for value in values if (kind, defence, value) not in held]
             if left:
                 yield kind, defence, left
@@ -119,7 +146,8 @@ def run_all(given: argparse.Namespace) -> None:
         command = [
             sys.executable, __file__, "--folder", str(given.folder), "--device", given.device,
             "--rounds", str(given.rounds), "--iterations", str(given.iterations),
-            "--updates", str(given.updates), "--rows", str(given.rows), "--one", kind, defence,
+            "--updates", str(given.updates), "--rows", str(given.rows), "--network", given.network,
+            "--one", kind, defence,
             ",".join(map(str, values)), *["--quick"] * given.quick,
         ]  # fmt: skip
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -132,7 +160,7 @@ def run_all(given: argparse.Namespace) -> None:
 
     held = {(r["kind"], r["defence"], r["value"]) for r in read(file)}
     with ThreadPoolExecutor(given.processes) as pool:
-        list(pool.map(one, list(jobs(held))))
+        list(pool.map(one, list(jobs(SETTINGS[given.network], held))))
 
 
 def run_one(given: argparse.Namespace) -> None:
@@ -198,7 +226,7 @@ def print_table(results: list[Result], blank: float) -> None:
 def blank_psnr(given: argparse.Namespace) -> float:
     """Of each image's own mean colour: more than is known without a gradient."""
     _, x, _, _, _ = setting(given)
-    images = x[: BATCH * given.updates].cpu().numpy()
+    images = x[: SETTINGS[given.network].batch * given.updates].cpu().numpy()
     errors = np.square(images - images.mean(axis=(2, 3), keepdims=True)).mean(axis=(1, 2, 3))
     return float((-10 * np.log10(errors)).mean())
 
@@ -224,9 +252,10 @@ def main() -> None:
     add = parser.add_argument
     add("--folder", type=Path, required=True)
     add("--device", default="cpu")
-    add("--rounds", type=int, default=1000)
-    add("--iterations", type=int, default=2400)
-    add("--updates", type=int, default=2, help="that are inverted, of four images each")
+    add("--network", default="smooth", choices=list(SETTINGS))
+    add("--rounds", type=int, default=1500)
+    add("--iterations", type=int, default=600)
+    add("--updates", type=int, default=4, help="that are inverted")
     add("--rows", type=int, default=50_000)
     add("--processes", type=int, default=1)
     add("--quick", action="store_true", help="a rehearsal: few rounds, few steps")
