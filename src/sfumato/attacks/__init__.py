@@ -15,6 +15,14 @@ Attacks on models see them through a :class:`Target`:
 ``exposure``        was a planted secret learned by heart?
 ==================  ===========================================================================
 
+Attacks on collaborative learning see what participants send, or the model they share:
+
+==================  ===========================================================================
+``gradients``       the examples behind an update: ``invert_gradient`` gives a
+                    :class:`Reconstruction`; what may defend them, and at what cost
+``gan``             pictures of another's class, from the model that all train together
+==================  ===========================================================================
+
 Attacks on statistics see what was released:
 
 ==================  ===========================================================================
@@ -59,6 +67,21 @@ if TYPE_CHECKING:
     from sfumato.attacks.extraction.likelihood import extract_by_likelihood
     from sfumato.attacks.extraction.retraining import Training, extract_by_retraining
     from sfumato.attacks.extraction.stolen import Stolen
+    from sfumato.attacks.gradients.defences import (
+        Clipping,
+        Dropout,
+        GaussianNoise,
+        LocalSteps,
+        PrivateSteps,
+        Pruning,
+    )
+    from sfumato.attacks.gradients.first_layer import read_first_layer
+    from sfumato.attacks.gradients.label_recovery import recover_labels
+    from sfumato.attacks.gradients.likeness import Likeness, likeness
+    from sfumato.attacks.gradients.linear_networks import unmix
+    from sfumato.attacks.gradients.matching import Matching, invert_gradient
+    from sfumato.attacks.gradients.results import Reconstruction
+    from sfumato.attacks.gradients.sharing import SharedUpdate, share_gradient
     from sfumato.attacks.inversion.gradient_prior import invert_with_prior
     from sfumato.attacks.inversion.mi_face import invert_with_mi_face
     from sfumato.attacks.inversion.priors import LearnedPrior, train_autoencoder_prior
@@ -89,6 +112,14 @@ _HOMES = {
     "extraction.likelihood": "extract_by_likelihood",
     "extraction.retraining": "Training extract_by_retraining",
     "extraction.stolen": "Stolen",
+    "gradients.defences": "Clipping Dropout GaussianNoise LocalSteps PrivateSteps Pruning",
+    "gradients.first_layer": "read_first_layer",
+    "gradients.label_recovery": "recover_labels",
+    "gradients.likeness": "Likeness likeness",
+    "gradients.linear_networks": "unmix",
+    "gradients.matching": "Matching invert_gradient",
+    "gradients.results": "Reconstruction",
+    "gradients.sharing": "SharedUpdate share_gradient",
     "inversion.gradient_prior": "invert_with_prior",
     "inversion.mi_face": "invert_with_mi_face",
     "inversion.priors": "LearnedPrior train_autoencoder_prior",
@@ -115,19 +146,29 @@ __all__ = [
     "AttributeResult",
     "BudgetSpent",
     "Candidates",
+    "Clipping",
     "Closeness",
     "CoordinateDifferences",
+    "Dropout",
     "Exam",
     "Fidelity",
     "FidelityCurve",
+    "GaussianNoise",
     "Inversion",
     "LearnedPrior",
+    "Likeness",
+    "LocalSteps",
+    "Matching",
     "MembershipReport",
     "NotSeen",
     "Overlap",
+    "PrivateSteps",
+    "Pruning",
     "RandomDirections",
     "Recognition",
+    "Reconstruction",
     "ShadowOutputs",
+    "SharedUpdate",
     "Stolen",
     "Target",
     "Training",
@@ -145,18 +186,24 @@ __all__ = [
     "gradient_norm_attack",
     "infer_attribute",
     "invert_by_scores",
+    "invert_gradient",
     "invert_with_mi_face",
     "invert_with_prior",
     "learned_gradient_attack",
+    "likeness",
     "lira_attack",
     "loss_attack",
+    "read_first_layer",
     "recognition",
+    "recover_labels",
     "rmia_attack",
     "robustness_attack",
     "shadow_attack",
+    "share_gradient",
     "threshold_attack",
     "train_autoencoder_prior",
     "train_shadows",
+    "unmix",
     "update_attack",
     "whitened_attack",
 ]

@@ -13,6 +13,9 @@ examples. Who receives them knows the model and can ask: which examples would ha
 ``tensor``             two-layer networks: inputs by the decomposition of a tensor, provably
 ``likeness``           how alike the images are, each with its own original
 ``results``            what an attack returns
+``searching``          the two searches behind ``matching``
+``networks``           networks on which these attacks are at their best
+``utility``            what defences cost: a network trained on defended updates
 =====================  ========================================================================
 
 The attacker is an honest but curious server, or whoever listens: she sees one participant's update
