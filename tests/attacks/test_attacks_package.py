@@ -10,7 +10,7 @@ import pytest
 
 from sfumato import attacks
 
-PACKAGES = ("membership", "extraction", "inversion")
+PACKAGES = ("membership", "extraction", "inversion", "gradients", "gan")
 
 
 def printed(code):

@@ -22,6 +22,7 @@ from sfumato.cli.output import console, number, plain_table, print_json
 from sfumato.cli.people_attacks import differencing, linkage
 from sfumato.cli.statistics_attacks import tracing
 from sfumato.cli.teachers import teachers
+from sfumato.cli.tensor_attack import tensor
 
 if TYPE_CHECKING:
     from sfumato.attacks.averaging import Estimate
@@ -201,3 +202,4 @@ app.command()(extraction)
 app.command()(attribute)
 app.command()(exposure)
 app.command()(gradients)
+app.command()(tensor)
