@@ -67,6 +67,9 @@ if TYPE_CHECKING:
     from sfumato.attacks.extraction.likelihood import extract_by_likelihood
     from sfumato.attacks.extraction.retraining import Training, extract_by_retraining
     from sfumato.attacks.extraction.stolen import Stolen
+    from sfumato.attacks.gan.adversary import GanAdversary, GanSettings
+    from sfumato.attacks.gan.collaboration import LocalTraining, simulate_collaboration
+    from sfumato.attacks.gan.results import GanAttack
     from sfumato.attacks.gradients.defences import (
         Clipping,
         Dropout,
@@ -112,6 +115,9 @@ _HOMES = {
     "extraction.likelihood": "extract_by_likelihood",
     "extraction.retraining": "Training extract_by_retraining",
     "extraction.stolen": "Stolen",
+    "gan.adversary": "GanAdversary GanSettings",
+    "gan.collaboration": "LocalTraining simulate_collaboration",
+    "gan.results": "GanAttack",
     "gradients.defences": "Clipping Dropout GaussianNoise LocalSteps PrivateSteps Pruning",
     "gradients.first_layer": "read_first_layer",
     "gradients.label_recovery": "recover_labels",
@@ -153,11 +159,15 @@ __all__ = [
     "Exam",
     "Fidelity",
     "FidelityCurve",
+    "GanAdversary",
+    "GanAttack",
+    "GanSettings",
     "GaussianNoise",
     "Inversion",
     "LearnedPrior",
     "Likeness",
     "LocalSteps",
+    "LocalTraining",
     "Matching",
     "MembershipReport",
     "NotSeen",
@@ -200,6 +210,7 @@ __all__ = [
     "robustness_attack",
     "shadow_attack",
     "share_gradient",
+    "simulate_collaboration",
     "threshold_attack",
     "train_autoencoder_prior",
     "train_shadows",

@@ -8,7 +8,7 @@ it was made of, and what defends it. She looks for images x and, if need be, lab
 from random starts, where D is
 
 =========  ===================================  ================================================
-squared    |g - G|^2                            DLG, by L-BFGS (Zhu, Liu and Han, arXiv:1906.08935)
+squared    |g - G|^2 / |G|^2                    DLG, by L-BFGS (Zhu, Liu and Han, arXiv:1906.08935)
 cosine     1 - <g, G> / (|g| |G|)               inverting gradients, by Adam on signs (Geiping et
                                                 al., arXiv:2003.14053); blind to scale, so to
                                                 clipping as well
@@ -194,7 +194,9 @@ def _defended(found: Gradient, shared: SharedUpdate) -> Gradient:
 
 
 def _squared_distance(found: Gradient, wanted: Gradient) -> Tensor:
-    return torch.stack([(found[name] - wanted[name]).square().sum() for name in wanted]).sum()
+    apart = torch.stack([(found[name] - wanted[name]).square().sum() for name in wanted]).sum()
+    whole = torch.stack([part.square().sum() for part in wanted.values()]).sum()
+    return apart / whole.clamp_min(1e-30)
 
 
 def _cosine_distance(found: Gradient, wanted: Gradient) -> Tensor:

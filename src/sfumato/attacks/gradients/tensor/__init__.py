@@ -2,6 +2,7 @@
 
 ===================  ==========================================================================
 ``reconstructing``   the attack: ``reconstruct_by_tensor`` gives a :class:`Reconstruction`
+``polishing``        least squares from there: exact without noise, as good as can be with
 ``scoring``          how far it is from the truth: ``match_inputs`` gives a :class:`Match`
 
 ``network``          the network under attack and what its server sees
