@@ -15,6 +15,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LONG = {
     "console": {
         "adaptive-laplace.md",
+        "attacks-gradients.md",
         "attacks.md",
         "audit.md",
         "autoencoder.md",
@@ -24,7 +25,13 @@ LONG = {
         "reports.md",
         "train.md",
     },
-    "python": {"attacks-models.md", "label-privacy.md", "train.md", "training.md"},
+    "python": {
+        "attacks-gradients.md",
+        "attacks-models.md",
+        "label-privacy.md",
+        "train.md",
+        "training.md",
+    },
 }  # of some seconds each; the README always runs
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
