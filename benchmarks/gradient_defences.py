@@ -31,12 +31,12 @@ import numpy as np
 Result = dict[str, Any]
 LADDERS: dict[str, list[str]] = {
     "none": ["none"],
-    "local steps": ["local=2", "local=8"],
-    "clipping": ["clip=1", "clip=0.1"],
-    "noise": ["noise=0.003", "noise=0.01", "noise=0.03", "noise=0.1", "noise=0.3", "noise=1"],
-    "DP-SGD": ["dp-sgd=3000@1", "dp-sgd=300@1", "dp-sgd=30@1", "dp-sgd=8@1", "dp-sgd=3@1"],
-    "dropout": ["dropout=0.1", "dropout=0.3", "dropout=0.6", "dropout=0.9"],
-    "pruning": ["prune=0.5", "prune=0.9", "prune=0.99", "prune=0.999"],
+    "local steps": ["local=2", "local=4"],
+    "clipping": ["clip=1"],
+    "noise": ["noise=0.01", "noise=0.1", "noise=0.3", "noise=1"],
+    "DP-SGD": ["dp-sgd=300", "dp-sgd=30", "dp-sgd=8", "dp-sgd=3"],
+    "dropout": ["dropout=0.1", "dropout=0.3", "dropout=0.6"],
+    "pruning": ["prune=0.9", "prune=0.99", "prune=0.999"],
 }
 LOSSES = (0.01, 0.05)
 DELTA = 1e-5
@@ -54,8 +54,8 @@ class Setting:
 
 
 SETTINGS = {
-    "smooth": Setting("leaky_cnn", 1, 64, (0.003, 0.01, 0.03, 0.1), (0.0, 0.1, 1.0)),
-    "relu": Setting("relu_cnn", 4, 16, (0.01, 0.03, 0.1, 0.3), (0.003, 0.03, 0.3)),
+    "smooth": Setting("leaky_cnn", 1, 64, (0.003, 0.01, 0.03), (0.001, 0.1)),
+    "relu": Setting("relu_cnn", 4, 16, (0.01, 0.03, 0.1), (0.003, 0.03, 0.3)),
 }
 
 
@@ -253,9 +253,9 @@ def main() -> None:
     add("--folder", type=Path, required=True)
     add("--device", default="cpu")
     add("--network", default="smooth", choices=list(SETTINGS))
-    add("--rounds", type=int, default=1500)
-    add("--iterations", type=int, default=600)
-    add("--updates", type=int, default=4, help="that are inverted")
+    add("--rounds", type=int, default=800)
+    add("--iterations", type=int, default=400)
+    add("--updates", type=int, default=3, help="that are inverted")
     add("--rows", type=int, default=50_000)
     add("--processes", type=int, default=1)
     add("--quick", action="store_true", help="a rehearsal: few rounds, few steps")
