@@ -78,6 +78,7 @@ def test_it_sees_nothing_of_a_victim_who_hands_in_nothing():
     assert likeness(attacked([rows(0, 1)], update=zero)) < 0.25
 
 
+@pytest.mark.slow
 def test_digits_are_recognised_by_a_judge_who_knows_others():
     from sklearn.neighbors import KNeighborsClassifier
 

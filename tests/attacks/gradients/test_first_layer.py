@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -18,6 +18,7 @@ def network(seed=0):
     return nn.Sequential(*layers).double()
 
 
+@settings(max_examples=20)
 @given(st.integers(0, 1000), st.integers(0, 4))
 def test_one_example_is_exact(seed, label):
     model, x = network(seed), torch.rand(1, 3, 4, 4, dtype=torch.float64)
