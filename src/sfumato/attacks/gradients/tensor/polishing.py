@@ -98,7 +98,7 @@ def polish(
         weights: v_j, how much each number is worth: 0 and above. By default 1.
         pruned: numbers that are exactly 0 were pruned, and were at most the least that is left.
         size: of every residual, if that is known: before training that of a label, times what the
-            defence makes of it. Their signs are those of the best fit to the start.
+            defence makes of it. They start with it, and with the signs of the best fit.
         unit: keep lengths at 1. Without, they are found too, where sigma tells a longer input from
             a larger residual: ReLU does not.
         steps: the most there are.
