@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         load_table,
         read_declaration,
     )
+    from sfumato.federated import Federation
     from sfumato.learning.comparing import Comparison, compare
     from sfumato.learning.dp_sgd import (
         DPSGD,
@@ -114,6 +115,7 @@ if TYPE_CHECKING:
     from sfumato.mechanisms.permute_and_flip import PermuteAndFlip
     from sfumato.mechanisms.randomized_response import RandomizedResponse
     from sfumato.mechanisms.sensitivity import falsify
+    from sfumato.mechanisms.skellam import Skellam
     from sfumato.mechanisms.sparse_vector import SparseVector
     from sfumato.plots import plot
     from sfumato.queries import (
@@ -148,6 +150,7 @@ _HOMES = {
         "Column Dataset Declaration Features Pictures dataset_names load_dataset load_images "
         "load_own load_table read_declaration"
     ),
+    "sfumato.federated": "Federation",
     "sfumato.learning.comparing": "Comparison compare",
     "sfumato.learning.dp_sgd": (
         "DPSGD Adaptive Automatic FixedSizeLots Flat NoiseSchedule PerLayer PoissonLots "
@@ -178,6 +181,7 @@ _HOMES = {
     "sfumato.mechanisms.randomized_response": "RandomizedResponse",
     "sfumato.mechanisms": "sensitivity",
     "sfumato.mechanisms.sensitivity": "falsify",
+    "sfumato.mechanisms.skellam": "Skellam",
     "sfumato.mechanisms.sparse_vector": "SparseVector",
     "sfumato.plots": "plot",
     "sfumato.queries": (
@@ -210,6 +214,7 @@ __all__ = [
     "Event",
     "Exponential",
     "Features",
+    "Federation",
     "Finding",
     "FixedSizeLots",
     "Flat",
@@ -250,6 +255,7 @@ __all__ = [
     "SeededCoins",
     "Sensitivity",
     "ShuffledLots",
+    "Skellam",
     "SparseVector",
     "StandardizedScattering",
     "Sum",

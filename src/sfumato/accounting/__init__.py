@@ -23,6 +23,7 @@ from sfumato.accounting.calibrate import (
 )
 from sfumato.accounting.compare import compare
 from sfumato.accounting.curve import epsilon_curve
+from sfumato.accounting.sampled_curve import sampled_curve
 from sfumato.accounting.tradeoff import PrivacyProfile, privacy_profile
 
 __all__ = [
@@ -37,4 +38,5 @@ __all__ = [
     "compare",
     "epsilon_curve",
     "privacy_profile",
+    "sampled_curve",
 ]

@@ -10,7 +10,7 @@ import click
 import typer
 
 from sfumato import __version__
-from sfumato.cli import account, attack, audit, calibrate, data, ledger, query, train
+from sfumato.cli import account, attack, audit, calibrate, data, federate, ledger, query, train
 from sfumato.cli.compare import compare
 from sfumato.cli.demo import demo
 from sfumato.cli.output import console
@@ -33,6 +33,7 @@ app.add_typer(ledger.app, name="ledger")
 app.add_typer(query.app, name="query")
 app.add_typer(data.app, name="data")
 app.add_typer(train.app, name="train")
+app.add_typer(federate.app, name="federate")
 app.command("compare")(compare)
 app.command("report")(report)
 app.command("demo")(demo)

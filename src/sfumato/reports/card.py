@@ -35,6 +35,7 @@ from sfumato.reports.erm_facts import (
     tells_numbers,
 )
 from sfumato.reports.facts import NotOnRecord, Sources, delta_text, per_cent_text
+from sfumato.reports.federated_facts import is_federated
 from sfumato.reports.label_facts import is_label_dp
 from sfumato.reports.pate_facts import is_pate, published_cost
 from sfumato.reports.training_figures import learning_curve_figure
@@ -199,7 +200,8 @@ def _accuracy(sources: Sources) -> list[Block]:
         return errors(sources, test)
     fact = sources.fact(_ACCURACY, per_cent_text)
     text = Paragraph(("Right on ", fact, " of its test set (", test, ")."))
-    if is_pate(sources) or is_label_dp(sources) or is_erm(sources):  # no learning curve
+    plain = is_pate(sources) or is_label_dp(sources) or is_erm(sources) or is_federated(sources)
+    if plain:  # no learning curve
         return [text]
     return [text, *recorded(lambda: _learning_curve(sources, float(fact.value)))]
 

@@ -7,6 +7,7 @@ import shlex
 from sfumato.reports.documents import Block, Code, Table
 from sfumato.reports.erm_facts import erm_rows, is_erm
 from sfumato.reports.facts import Sources, number_text, pointer
+from sfumato.reports.federated_facts import federated_rows, is_federated, like_it
 from sfumato.reports.label_facts import is_label_dp, label_rows
 from sfumato.reports.pate_facts import is_pate, pate_extras, pate_rows, student_rows
 from sfumato.reports.promises import RECORD, protects_labels_alone, recomputed
@@ -61,7 +62,11 @@ def method(sources: Sources) -> list[Block]:
     rows.add(
         "what it protects" if labels else "whom it protects", _UNIT, lambda unit: f"one {unit}"
     )
-    if is_pate(sources):
+    if is_federated(sources):
+        rows.add("what is compared", _NEIGHBOURS_AT, in_words(_NEIGHBOURS))
+        federated_rows(rows)
+        _accounted(rows)
+    elif is_pate(sources):
         rows.add("what is compared", _NEIGHBOURS_AT, in_words(_NEIGHBOURS))
         pate_rows(rows)
         _accounted(rows)
@@ -74,7 +79,7 @@ def method(sources: Sources) -> list[Block]:
         (erm_rows if is_erm(sources) else _network_rows)(rows)
     rows.add("hyper-parameters", f"{_FACTS}/tuning")
     rows.add("test set", f"{_FACTS}/test_set")
-    if not is_pate(sources):
+    if not is_pate(sources) and not is_federated(sources):
         rows.add("canaries offered for an audit", f"{_RECIPE}/canaries/count")
         rows.add("steps lost, and charged", f"{_FACTS}/steps_lost")
     return rows.blocks()
@@ -131,6 +136,8 @@ def software(sources: Sources) -> list[Block]:
 
 def reproduction(sources: Sources) -> list[Block]:
     """A command that trains by the same recipe; its noise is drawn anew, so its weights differ."""
+    if is_federated(sources):
+        return like_it(sources)
     sources.fact(_RECIPE)
     name, data = sources.fact(_METHOD).value, sources.fact(f"{_FACTS}/data/name").value
     command = shlex.join(

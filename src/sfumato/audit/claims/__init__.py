@@ -3,8 +3,9 @@
 Read :mod:`~sfumato.audit.claims.registry` first, then any of the topics:
 :mod:`~sfumato.audit.claims.mechanisms`, :mod:`~sfumato.audit.claims.composition`,
 :mod:`~sfumato.audit.claims.training` (with its specimens of faulty steps),
-:mod:`~sfumato.audit.claims.estimators`, :mod:`~sfumato.audit.claims.networks` and
-:mod:`~sfumato.audit.claims.implementation`.
+:mod:`~sfumato.audit.claims.estimators`, :mod:`~sfumato.audit.claims.networks`,
+:mod:`~sfumato.audit.claims.gradients`, :mod:`~sfumato.audit.claims.collaborative` (with its
+specimens of faulty rounds) and :mod:`~sfumato.audit.claims.implementation`.
 """
 
 from sfumato.audit.claims.registry import (

@@ -42,6 +42,7 @@ _TOPICS = (
     "estimators",
     "networks",
     "gradients",
+    "collaborative",
     "implementation",
 )
 """The modules beside this one that register claims, in the order in which they are read."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -289,6 +290,31 @@ class RdpCurveEvent(Leaf):
         if not all(order > 1 for order in self.orders):
             validation.fail("orders", "finite and above 1", self.orders)
 
+    @classmethod
+    def of_whole_orders(
+        cls,
+        value: Callable[[int], float],
+        largest: int,
+        neighbours: Neighbours = Neighbours.ADD_REMOVE,
+        unit: str = "record",
+    ) -> Self:
+        """From theorems for whole orders: ``value(order)`` for 2 .. ``largest``.
+
+        (alpha - 1) D_alpha is convex in alpha and 0 at 1, so between two whole orders the chord
+        bounds it. Orders are kept in tenths up to 4, quarters up to 11, ones up to 64 and by about
+        a twentieth beyond.
+        """
+        largest = validation.at_least("largest", largest, 2)
+        kept = {order / 10 for order in range(20, 40)} | {order / 4 for order in range(16, 44)}
+        kept |= {float(order) for order in range(11, 64)} | {float(largest)}
+        beyond = 64.0
+        while beyond < largest:
+            kept.add(beyond)
+            beyond = float(math.ceil(beyond * 1.05))
+        orders = sorted(order for order in kept if order <= largest)
+        values = tuple(_on_the_chord(value, order) for order in orders)
+        return cls(tuple(orders), values, False, neighbours, unit)
+
     def stretched(self, steps: int) -> Self:
         """(alpha, v) gives (alpha / 2^c, 3^c v) for 2^c >= steps, alpha >= 2^(c+1).
 
@@ -304,3 +330,13 @@ class RdpCurveEvent(Leaf):
             raise ValueError(f"orders must reach {2 ** (doublings + 1)} for groups of {steps}")
         orders, values = zip(*kept, strict=True)
         return replace(self, orders=orders, values=values)
+
+
+def _on_the_chord(value: Callable[[int], float], order: float) -> float:
+    """The RDP at ``order`` from those at the whole orders on either side."""
+    low = math.floor(order)
+    share = order - low
+    if share == 0:
+        return value(low)
+    moment = (1 - share) * (low - 1) * value(low) + share * low * value(low + 1)
+    return moment / (order - 1) * (1 + 1e-14)

@@ -11,6 +11,7 @@ law                                    function
 =====================================  =======================================================
 ∝ exp(-abs(k) / scale) on integers     :func:`discrete_laplace`
 ∝ exp(-k^2 / (2 sigma^2)) on integers  :func:`discrete_gaussian`
+Poisson less Poisson, of equal means   :func:`skellam`
 real noise, rounded to a public grid   :func:`add_gaussian`, :func:`add_laplace`
 coin flips                             :func:`bernoulli`, :func:`bernoulli_exp`
 uniform                                :func:`uniform_integers`, :func:`permutation`
@@ -35,6 +36,7 @@ from sfumato.mechanisms.sampling.flips import (
 from sfumato.mechanisms.sampling.gaussian import discrete_gaussian
 from sfumato.mechanisms.sampling.laplace import discrete_laplace
 from sfumato.mechanisms.sampling.rounded import add_gaussian, add_laplace, grid_for
+from sfumato.mechanisms.sampling.skellam import skellam
 
 __all__ = [
     "EXACT_STATEMENT",
@@ -49,6 +51,7 @@ __all__ = [
     "grid_for",
     "noisy_argmax",
     "permutation",
+    "skellam",
     "uniform_integers",
 ]
 

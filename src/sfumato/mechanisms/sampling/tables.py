@@ -26,7 +26,13 @@ from sfumato.core.randomness import Words
 from sfumato.mechanisms.sampling.lazy import Source, blocks, locate
 from sfumato.mechanisms.sampling.precise import Bounds, exp_bounds
 
-__all__ = ["Table", "gaussian_table", "gaussian_threshold"]
+__all__ = ["HalfSums", "Table", "gaussian_table", "gaussian_threshold", "symmetric_table"]
+
+HalfSums = Callable[[int], list[int]]
+"""From a precision to B_0 = 0, B_1, B_2, ... in units of 2^-prec, each within [-1, 2] units.
+
+B_k = Pr[|K| < k] / 2 of a law symmetric about 0; the list ends where the rest is below a unit.
+"""
 
 _OPEN = np.int32(np.iinfo(np.int32).min)
 _LOW_64 = (1 << 64) - 1
@@ -86,37 +92,42 @@ def _table(floors: Words, first: int, bits: int, threshold: Callable[[int, int],
 
 @lru_cache(maxsize=16)
 def gaussian_table(sigma: float, bits: int = 64) -> Table:
-    """The table of Pr[K = k] ∝ exp(-k^2 / (2 sigma^2)).
+    """The table of Pr[K = k] ∝ exp(-k^2 / (2 sigma^2))."""
+    return symmetric_table(partial(_half_sums, sigma), bits)
 
-    The law is symmetric: with B_k = Pr[|K| < k] / 2, C_k = 1/2 + B_k and C_(1-k) = 1/2 - B_k for
-    k >= 1. Both floors follow from that of B_k, which is no multiple of 2^-bits (certified: both
-    of its bounds have the same floor and are not that multiple).
+
+def symmetric_table(half_sums: HalfSums, bits: int) -> Table:
+    """The table of a law symmetric about 0.
+
+    With B_k = Pr[|K| < k] / 2, C_k = 1/2 + B_k and C_(1-k) = 1/2 - B_k for k >= 1. Both floors
+    follow from that of B_k, which is no multiple of 2^-bits (certified: both of its bounds have the
+    same floor and are not that multiple).
     """
     half = 1 << (bits - 1)
-    upper = _certified_floors(sigma, bits)
+    upper = _certified_floors(half_sums, bits)
     floors = [half - 1 - b for b in reversed(upper)] + [half + b for b in upper]
     words = np.array(floors, dtype=np.uint64)
-    return _table(words, -len(upper), bits, partial(gaussian_threshold, sigma))
+    return _table(words, -len(upper), bits, partial(_symmetric_threshold, half_sums))
 
 
-def _certified_floors(sigma: float, bits: int) -> list[int]:
+def _certified_floors(half_sums: HalfSums, bits: int) -> list[int]:
     """floor(2^bits B_k) for k = 1, 2, ..., up to the first that is the last below 1/2."""
     last = (1 << (bits - 1)) - 1
     floors: list[int] = []
-    for b in _half_sums(sigma, bits + 64)[1:]:
+    for b in half_sums(bits + 64)[1:]:
         # The bounds b - 1 and b + 2 lie strictly between the same two integers unless:
         inside = 1 < b & _LOW_64 < _LOW_64 - 2
-        floors.append(b >> 64 if inside else _certified_floor(sigma, len(floors) + 1, bits))
+        floors.append(b >> 64 if inside else _certified_floor(half_sums, len(floors) + 1, bits))
         if floors[-1] == last:
             break
     return floors
 
 
-def _certified_floor(sigma: float, k: int, bits: int) -> int:
+def _certified_floor(half_sums: HalfSums, k: int, bits: int) -> int:
     """floor(2^bits B_k), from bounds made tighter until they agree on it."""
     extra = 64
     while True:
-        low, high = _half_bounds(sigma, k, bits + extra)
+        low, high = _half_bounds(half_sums, k, bits + extra)
         high = min(high, (1 << (bits + extra - 1)) - 1)  # B_k is below 1/2
         if low >> extra == high >> extra and low & ((1 << extra) - 1):
             return low >> extra
@@ -124,15 +135,20 @@ def _certified_floor(sigma: float, k: int, bits: int) -> int:
 
 
 def gaussian_threshold(sigma: float, k: int, prec: int) -> Bounds:
+    """Bounds on C_k = Pr[K < k] of the discrete Gaussian, for any integer k."""
+    return _symmetric_threshold(partial(_half_sums, sigma), k, prec)
+
+
+def _symmetric_threshold(half_sums: HalfSums, k: int, prec: int) -> Bounds:
     """Bounds on C_k = Pr[K < k] for any integer k."""
     half = 1 << (prec - 1)
-    low, high = _half_bounds(sigma, k if k > 0 else 1 - k, prec)
+    low, high = _half_bounds(half_sums, k if k > 0 else 1 - k, prec)
     return (half + low, half + high) if k > 0 else (half - high, half - low)
 
 
-def _half_bounds(sigma: float, k: int, prec: int) -> Bounds:
+def _half_bounds(half_sums: HalfSums, k: int, prec: int) -> Bounds:
     """Bounds on B_k = Pr[|K| < k] / 2 for k >= 1; it approaches 1/2 from below."""
-    sums = _half_sums(sigma, prec)
+    sums = half_sums(prec)
     if k < len(sums):
         return sums[k] - 1, sums[k] + 2
     return sums[-1] - 1, 1 << (prec - 1)

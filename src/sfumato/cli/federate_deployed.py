@@ -1,0 +1,303 @@
+"""``sfumato federate keys, directory, serve, join``: members on machines of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfumato.cli.federate_live import LiveRounds
+from sfumato.cli.federate_telling import print_trained, views_table
+from sfumato.cli.options import AsJson
+from sfumato.cli.output import console, print_json
+
+if TYPE_CHECKING:
+    from sfumato.federated.federation import Federation
+    from sfumato.federated.flower.deployment import Leading
+
+__all__ = ["directory", "join", "keys", "serve", "sum_key"]
+
+_LEAD = "sfumato.cli.federate_serving:lead"
+_MAKE = "sfumato.cli.federate_serving:make"
+_NET, _LEDGER, _RUN = "Network", "Ledger", "Run"
+FederationFile = Annotated[Path, typer.Argument(help="The federation file that all agreed on.")]
+DirectoryFile = Annotated[
+    Path | None, typer.Option(help="Members' public keys, for masked sums.", rich_help_panel=_NET)
+]
+
+
+def keys(
+    folder: Annotated[Path, typer.Argument(help="Of one member; private halves stay there.")],
+    name: Annotated[str | None, typer.Option(help="Hers; the folder's by default.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Makes a member's keys, unless they are there.
+
+    node.pub goes to whoever serves; identity.pub into the directory of a federation with masked
+    sums.
+
+    Example:
+    sfumato federate keys runs/ward --name ward
+    """
+    from sfumato.federated.member_keys import MemberKeys
+
+    made = MemberKeys.make(folder, name or folder.name)
+    told = {"name": made.name, "node": str(made.node_public), "identity": str(made.identity_public)}
+    if as_json:
+        print_json(told)
+        return
+    for label, value in told.items():
+        console().print(f"{label}: {value}", markup=False, soft_wrap=True)
+
+
+def directory(
+    file: Annotated[Path, typer.Argument(help="Where to write it.")],
+    publics: Annotated[list[Path], typer.Argument(help="Members' identity.pub files.")],
+) -> None:
+    """Writes a directory of members' public keys; every member checks it and keeps a copy.
+
+    Example:
+    sfumato federate directory directory.json runs/ward/identity.pub runs/clinic/identity.pub
+    """
+    from sfumato.federated.member_keys import read_directory, write_directory
+
+    write_directory(file, publics)
+    found = read_directory(file)
+    console().print(f"{len(found)} members, fingerprint {found.fingerprint}", markup=False)
+
+
+def sum_key(
+    file: Annotated[Path, typer.Argument(help="The secret key; FILE.pub beside it.")],
+) -> None:
+    """Makes the key of hidden sums: one participant does, and gives it to the others.
+
+    FILE.pub goes to whoever serves, who must never get FILE.
+
+    Example:
+    sfumato federate sum-key sums.key
+    """
+    from sfumato.federated.flower.certificates import write_private
+    from sfumato.federated.secure.ckks_keys import CkksKeys
+
+    if file.exists():
+        raise ValueError(f"file must be a new one, but {file} is there: give another")
+    made = CkksKeys.generate()
+    write_private(file, made.to_bytes())
+    public = file.with_name(file.name + ".pub")
+    public.write_bytes(made.public().to_bytes())
+    console().print(f"secret: {file}\npublic: {public}", markup=False, soft_wrap=True)
+
+
+def serve(
+    file: FederationFile,
+    folder: Annotated[Path, typer.Option(help="All it keeps; again to go on.")],
+    node: Annotated[
+        list[Path], typer.Option(help="A participant's node.pub; once each.", rich_help_panel=_NET)
+    ],
+    host: Annotated[
+        str, typer.Option(help="The address to listen on.", rich_help_panel=_NET)
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(help="0 for a free one, which is kept.", rich_help_panel=_NET)
+    ] = 0,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(help="Other names by which it is reached.", rich_help_panel=_NET),
+    ] = None,
+    directory: DirectoryFile = None,
+    sum_key: Annotated[
+        Path | None,
+        typer.Option(help="The public key of hidden sums.", rich_help_panel=_NET),
+    ] = None,
+    least: Annotated[
+        int | None,
+        typer.Option(help="Begin when so many are there; all by default.", rich_help_panel=_RUN),
+    ] = None,
+    patience: Annotated[
+        float, typer.Option(help="Seconds to wait for them.", rich_help_panel=_RUN)
+    ] = 3600.0,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds to wait for answers.", rich_help_panel=_RUN)
+    ] = 600.0,
+    data: Annotated[
+        str | None,
+        typer.Option(help="A data set whose public test rows draw the curve."),
+    ] = None,
+    ledger: Annotated[
+        str | None, typer.Option(help="Charge it, round by round.", rich_help_panel=_LEDGER)
+    ] = None,
+    dataset: Annotated[str, typer.Option(help="Whose budget in it.", rich_help_panel=_LEDGER)] = "",
+    analyst: Annotated[str, typer.Option(help="In whose name.", rich_help_panel=_LEDGER)] = "",
+    progress: Annotated[
+        bool | None, typer.Option(help="Show rounds.", rich_help_panel=_RUN)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Coordinates a federation over TLS, among participants whose keys are registered.
+
+    Killed and started again on the same folder it goes on; rounds that were sent stay charged.
+
+    Example:
+    sfumato federate serve hospitals.json --folder runs/server --node ward.pub --node clinic.pub
+    --data mnist --ledger privacy.db --dataset hospitals
+    """
+    from sfumato.federated.federation import Federation
+    from sfumato.federated.flower.deployment import Coordinator
+
+    federation = Federation.read(file)
+    settings = _settings(federation, folder, directory, timeout, data, ledger, dataset, analyst)
+    settings["sum_key"] = _given(federation, sum_key)
+    wanted = len(node) if least is None else least
+    with Coordinator(
+        folder / "transport", host=host, port=port, hosts=host_name or ()
+    ) as transport:
+        for public in node:
+            transport.register(public)
+        if not as_json:
+            console().print(views_table(federation))
+            said = f"serving at {transport.address}, authority {transport.authority}"
+            console().print(said, markup=False, soft_wrap=True)
+        leading = transport.lead(_LEAD, settings, least=wanted, patience=patience)
+        found = _followed(leading, federation, Path(settings["log"]), not as_json, progress)
+    print_trained(federation, found["record"], found["accuracy"], folder / "run", as_json)
+
+
+def _settings(
+    federation: Federation, folder: Path, directory: Path | None, timeout: float,
+    data: str | None, ledger: str | None, dataset: str, analyst: str,
+) -> dict[str, Any]:  # fmt: skip
+    from sfumato.cli.federate_serving import ROUNDS
+    from sfumato.federated.sums import MaskedSum
+
+    if isinstance(federation.sums, MaskedSum) and directory is None:
+        raise ValueError("--directory must be given for masked sums: members' public keys")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return {
+        "federation": federation.to_dict(),
+        "run": str((folder / "run").resolve()),
+        "log": str((folder / ROUNDS).resolve()),
+        "directory": None if directory is None else str(directory.resolve()),
+        "timeout": timeout,
+        "data": data,
+        "ledger": _absolute(ledger),
+        "dataset": dataset,
+        "analyst": analyst,
+    }
+
+
+def _given(federation: Federation, sum_key: Path | None) -> str | None:
+    """Where the key of hidden sums is, if that is how they are made."""
+    from sfumato.federated.sums import HiddenSum
+
+    if not isinstance(federation.sums, HiddenSum):
+        return None
+    if sum_key is None:
+        raise ValueError("--sum-key must be given for hidden sums (sfumato federate sum-key)")
+    return str(sum_key.resolve())
+
+
+def _absolute(ledger: str | None) -> str | None:
+    if ledger is None or "://" in ledger:
+        return ledger
+    return str(Path(ledger).resolve())
+
+
+def _followed(
+    leading: Leading, federation: Federation, log: Path, shown: bool, progress: bool | None
+) -> dict[str, Any]:
+    """Shows rounds as the coordinator's process tells of them, until it ends."""
+    from sfumato.federated.watching import RoundLog
+
+    rounds, seen = RoundLog(log), 0
+    with LiveRounds(federation.rounds, progress if shown else False) as live:
+        while True:
+            try:
+                result = leading.wait(0.5)
+            except TimeoutError:
+                result = None
+                done = False
+            else:
+                done = True
+            for facts in rounds.read(seen):
+                live(facts)
+                seen += 1
+            if done:
+                assert result is not None
+                return json.loads(result)
+
+
+def join(
+    file: FederationFile,
+    keys: Annotated[Path, typer.Option(help="Her folder of keys (sfumato federate keys).")],
+    address: Annotated[str, typer.Option(help="host:port of who serves.", rich_help_panel=_NET)],
+    authority: Annotated[
+        Path, typer.Option(help="The certificate of who serves.", rich_help_panel=_NET)
+    ],
+    data: Annotated[str, typer.Option(help="Hers: by name, a file, or module:function.")],
+    declared: Annotated[Path | None, typer.Option(help="What is public about it.")] = None,
+    part: Annotated[
+        str | None,
+        typer.Option(help="For trials: only part i of n of the data, as i/n, from 0."),
+    ] = None,
+    partition: Annotated[str, typer.Option(help="How parts are cut.")] = "shards",
+    directory: DirectoryFile = None,
+    sum_key: Annotated[
+        Path | None,
+        typer.Option(help="The secret key of hidden sums.", rich_help_panel=_NET),
+    ] = None,
+    ledger: Annotated[
+        str | None, typer.Option(help="Hers, charged for every message.", rich_help_panel=_LEDGER)
+    ] = None,
+    dataset: Annotated[str, typer.Option(help="Whose budget in it.", rich_help_panel=_LEDGER)] = "",
+    most_answers: Annotated[
+        int | None,
+        typer.Option(help="To no more orders than so many.", rich_help_panel=_LEDGER),
+    ] = None,
+) -> None:
+    """Takes part in a federation, until it is interrupted.
+
+    Orders of another federation are refused, and no order is answered twice, also after a crash.
+
+    Example:
+    sfumato federate join hospitals.json --keys runs/ward --address lab.example.org:8000
+    --authority ca.pem --data patients.parquet --declared patients.toml
+    """
+    from sfumato.cli.federate_serving import make
+    from sfumato.federated.federation import Federation
+    from sfumato.federated.flower import deployment
+    from sfumato.federated.member_keys import MemberKeys
+
+    held, federation = MemberKeys.read(keys), Federation.read(file)
+    plan = {
+        "federation": federation.to_dict(),
+        "sum_key": _given(federation, sum_key),
+        "name": held.name,
+        "keys": str(keys.resolve()),
+        "directory": None if directory is None else str(directory.resolve()),
+        "data": data if not Path(data).exists() else str(Path(data).resolve()),
+        "declared": None if declared is None else str(declared.resolve()),
+        "part": None if part is None else _part(part),
+        "partition": partition,
+        "ledger": _absolute(ledger),
+        "dataset": dataset,
+        "most_answers": most_answers,
+    }
+    path = keys / "plan.json"
+    path.write_text(json.dumps(plan, indent=2) + "\n")
+    make({"plan": str(path)}, {})  # whatever is wrong is said here, before she joins
+    command, surroundings = deployment.node_command(
+        keys / "node-files", address, authority, held.node, _MAKE, {"plan": str(path.resolve())}
+    )
+    said = f"{held.name} takes part at {address}; interrupt to leave"
+    console(stderr=True).print(said, markup=False, soft_wrap=True)
+    os.execve(command[0], command, surroundings)  # this process is her node from now on
+
+
+def _part(text: str) -> list[int]:
+    number, slash, of = text.partition("/")
+    if not slash or not number.isdigit() or not of.isdigit() or not int(number) < int(of):
+        raise ValueError(f"--part must be i/n with i below n, such as 0/3, got {text!r}")
+    return [int(number), int(of)]

@@ -1,0 +1,334 @@
+"""The coordinator: charges, sends, sums, adds noise where that is its part, and goes on.
+
+In every round, in this order:
+
+1. the attempt is noted on disk, and the ledger is charged for what the round's release tells those
+   who see released models;
+2. orders go out to the participants that coins chose;
+3. contributions are checked, clipped again where they can be seen, and summed;
+4. noise, if the server adds it; the sum is divided by a fixed number; the weights move;
+5. the new weights are on disk, and the charge is committed.
+
+An attempt is never sent twice. A process that dies after 1 has charged for a round that may have
+been seen; the next one begins at the next attempt, and all attempts together are never more than
+the federation's rounds. So a crash costs utility, and the ledger's total is exactly the rounds
+sent. Who does not answer, answers nonsense or dies costs her part of the round alone.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from torch import Tensor
+
+from sfumato.core import validation
+from sfumato.core.events import promises_nothing
+from sfumato.core.randomness import SYSTEM, Coins
+from sfumato.core.records import Record, versions
+from sfumato.federated.exchange import Engine
+from sfumato.federated.federation import Federation
+from sfumato.federated.layout import Layout, Vector
+from sfumato.federated.orders import Order
+from sfumato.federated.rounds import Collect, Collected, carry_out, collect_plainly
+from sfumato.federated.scales import noise_scales
+from sfumato.federated.server_state import ServerState
+from sfumato.federated.sums import HiddenSum, MaskedSum
+from sfumato.federated.views import RELEASED, round_event
+from sfumato.federated.watching import RoundFacts, nobody
+from sfumato.federated.works import ClientUpdates
+from sfumato.learning.dp_sgd.draws import bernoulli
+from sfumato.learning.dp_sgd.journal import Journal
+from sfumato.learning.durable import write_whole
+from sfumato.learning.recipes.evaluating import accuracy_of
+from sfumato.learning.runs.folder import RunFolder
+from sfumato.ledger import Ledger
+from sfumato.ledger.spending import Spending
+
+if TYPE_CHECKING:
+    from sfumato.federated.secure.ckks_keys import CkksPublic
+    from sfumato.federated.secure.keys import Directory
+
+__all__ = ["Coordinator", "Trained"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A finished federation.
+
+    Attributes:
+        weights: the shared ones, as a vector.
+        record: public: what ran, and what each observer can learn.
+        accuracy: on public rows, if there were any.
+    """
+
+    weights: Vector
+    record: Record
+    accuracy: float | None
+
+
+@final
+class Coordinator:
+    """The server's part of a federation.
+
+    Args:
+        federation: as everybody agreed to it.
+        engine: how participants are reached.
+        folder: of the run; one that holds a run of this federation that was cut off is gone on
+            with.
+        ledger: charged for every round.
+        dataset: whose budget in it.
+        analyst: in whose name.
+        test: public inputs and labels, for the learning curve.
+        test_every: rounds between two points of it.
+        watch: is told of every round.
+        timeout: seconds to wait for answers of one exchange.
+        directory: participants' public keys, for masked sums.
+        public_key: that of hidden sums; the secret one is the participants'.
+        coins: of the choice of participants and of noise; seeded ones in tests only.
+
+    Raises:
+        ValueError: if the folder holds something else, or the ledger cannot pay for such rounds.
+    """
+
+    def __init__(
+        self,
+        federation: Federation,
+        engine: Engine,
+        *,
+        folder: str | Path | None = None,
+        ledger: Ledger | None = None,
+        dataset: str = "",
+        analyst: str = "",
+        test: tuple[Tensor, Tensor] | None = None,
+        test_every: int = 1,
+        watch: Callable[[RoundFacts], None] = nobody,
+        timeout: float = 600.0,
+        directory: Directory | None = None,
+        public_key: CkksPublic | None = None,
+        coins: Coins = SYSTEM,
+    ) -> None:
+        self.federation, self.engine, self._coins = federation, engine, coins
+        self._ledger, self._dataset, self._analyst = ledger, dataset, analyst
+        self._model = federation.make_model()
+        self.layout = Layout.of(self._model)
+        self._test, self._watch, self._timeout = test, watch, timeout
+        self._test_every = validation.count("test_every", test_every)
+        self._event = round_event(federation, RELEASED)
+        self._directory = directory
+        if isinstance(federation.sums, MaskedSum) and directory is None:
+            raise ValueError("directory must be given for masked sums: the members' public keys")
+        self._public_key = public_key
+        if isinstance(federation.sums, HiddenSum) and public_key is None:
+            raise ValueError("public_key must be given for hidden sums: participants make it")
+        if ledger is not None and promises_nothing(self._event):
+            raise ValueError(
+                "a ledger cannot pay for rounds without noise: give noise, or no ledger"
+            )
+        self._folder = None if folder is None else RunFolder(folder, public=self._public)
+        self.run, self.state, self._journal = self._begin()
+        self._curve: list[dict[str, float]] = []
+
+    @property
+    def _public(self) -> bool:
+        return not promises_nothing(self._event)
+
+    @property
+    def length(self) -> int:
+        """How many numbers a contribution has."""
+        return self.layout.size + self.federation.work.extra
+
+    # --- beginning, and going on ----------------------------------------------------------------
+
+    def _begin(self) -> tuple[str, ServerState, Journal | None]:
+        first = self.layout.read(self._model)
+        fresh = ServerState(first, np.zeros_like(first), self.federation.work.clip)
+        if self._folder is None:
+            return secrets.token_hex(8), fresh, None
+        if not self._folder.begun:
+            run = secrets.token_hex(8)
+            self._folder.begin({"run": run, "federation": self.federation.to_dict()})
+        asked = self._folder.request()
+        self._require_same(asked)
+        state = ServerState.load(self._folder.curator) or fresh
+        journal = Journal(self._folder.curator / "rounds.journal")
+        journal.open()
+        state.attempts = max(state.attempts, journal.started)
+        return asked["run"], state, journal
+
+    def _require_same(self, asked: dict[str, Any]) -> None:
+        assert self._folder is not None
+        if self._folder.finished:
+            raise ValueError(
+                f"folder must be a new one, but {self._folder.path} holds a finished run"
+            )
+        there = asked.get("federation")
+        if there is None or Federation.from_dict(there) != self.federation:
+            raise ValueError(
+                f"folder must hold a run of this federation to go on with, but {self._folder.path} "
+                "holds another one: give another folder"
+            )
+
+    # --- the loop -------------------------------------------------------------------------------
+
+    def train(self) -> Trained:
+        """All rounds that are left.
+
+        Raises:
+            BudgetExceeded: before the round that does not fit is sent.
+        """
+        try:
+            while self.state.attempts < self.federation.rounds:
+                self._round()
+            return self._finish()
+        finally:
+            if self._journal is not None:
+                self._journal.close()
+
+    def _round(self) -> None:
+        started, attempt = time.monotonic(), self.state.attempts
+        if self._journal is not None:
+            self._journal.append(attempt)
+        self.state.attempts = attempt + 1
+        spending = self._charge(attempt)
+        asked = self._choose()
+        order = Order(
+            self.federation.digest, self.run, attempt, self.state.clip, self.state.weights,
+            self.state.sealed,
+        )  # fmt: skip
+        collected, traffic = carry_out(self._collect(order, asked), self.engine, self._timeout)
+        used = self._use(collected)
+        if self._folder is not None:
+            self.state.save(self._folder.curator)
+        if spending is not None:
+            spending.commit({"attempt": attempt})
+        self._watch(
+            RoundFacts(
+                attempt + 1,
+                self.federation.rounds,
+                len(asked),
+                len(collected.survivors),
+                collected.refused,
+                traffic,
+                self.state.clip,
+                used,
+                self._tested(),
+                time.monotonic() - started,
+            )
+        )
+
+    def _charge(self, attempt: int) -> Spending | None:
+        if self._ledger is None:
+            return None
+        spending = self._ledger.spend(
+            self._dataset,
+            self._event,
+            analyst=self._analyst,
+            key=f"{self.run}:{attempt}",
+            request={"run": self.run, "attempt": attempt},
+            label=f"{self.federation.name}, round {attempt + 1}",
+        )
+        if spending.repeated:
+            raise ValueError(
+                f"round {attempt + 1} of run {self.run!r} was sent and charged before: this folder "
+                "is an older copy of a run that went on elsewhere"
+            )
+        return spending
+
+    def _choose(self) -> list[str]:
+        """Each participant by a coin of her own."""
+        there = list(self.engine.participants())
+        threshold = math.floor(self.federation.participation * 2**64)
+        return [there[i] for i in bernoulli(len(there), threshold, self._coins)]
+
+    def _collect(self, order: Order, asked: list[str]) -> Collect:
+        if self._public_key is not None:
+            from sfumato.federated.hidden import collect_hidden
+
+            return collect_hidden(self.federation, order, asked, self._public_key)
+        if self._directory is None:
+            return collect_plainly(self.federation, order, asked, self.length)
+        from sfumato.federated.masked import codec_of, collect_masked
+
+        codec = codec_of(self.federation)
+        return collect_masked(self.federation, order, asked, self._directory, codec)
+
+    def _use(self, collected: Collected) -> bool:
+        """Moves the weights, unless too few took part for the noise to be enough."""
+        if collected.sealed:
+            self.state.sealed = collected.sealed
+            self.state.completed += 1
+            return True
+        if collected.total is None or len(collected.survivors) < self.federation.least:
+            return False
+        federation, size = self.federation, self.layout.size
+        scales = noise_scales(federation, self.state.clip, size)
+        released = federation.noise.at_server(collected.total, scales, self._coins)
+        mean = federation.work.direction * released[:size] / federation.denominator
+        self.state.step(mean.astype(np.float32), federation.server_rate, federation.server_momentum)
+        if isinstance(federation.work, ClientUpdates):
+            adaptive = federation.work.adaptive(federation.expected)
+            if adaptive is not None:
+                noisy = float(released[size])
+                self.state.clip = adaptive.updated(self.state.clip, noisy, federation.expected)
+        return True
+
+    # --- looking --------------------------------------------------------------------------------
+
+    def _tested(self) -> float | None:
+        done = self.state.attempts
+        last = done == self.federation.rounds
+        if (
+            self._test is None
+            or self._public_key is not None
+            or not (last or done % self._test_every == 0)
+        ):
+            return None
+        self.layout.write(self._model, self.state.weights)
+        accuracy = accuracy_of(self._model, *self._test)
+        self._curve.append({"round": done, "accuracy": accuracy})
+        return accuracy
+
+    def _finish(self) -> Trained:
+        accuracy = self._curve[-1]["accuracy"] if self._curve else None
+        record = self._record(accuracy)
+        if self._folder is not None:
+            self._keep_model(self._folder)
+            self._folder.write_record(record.to_dict())
+        return Trained(self.state.weights, record, accuracy)
+
+    def _keep_model(self, folder: RunFolder) -> None:
+        if self._public_key is not None:
+            write_whole(folder.curator / "model.ckks", self.state.sealed)
+            return
+        self.layout.write(self._model, self.state.weights)
+        folder.write_model(dict(self._model.state_dict()))
+
+    def _record(self, accuracy: float | None) -> Record:
+        federation = self.federation
+        released = federation.view(RELEASED)
+        facts: dict[str, Any] = {
+            "observer": RELEASED,
+            "views": [each.to_dict(federation.delta) for each in federation.views],
+            "rounds_sent": self.state.attempts,
+            "curve": self._curve,
+            "arithmetic": "floating point, ideal Gaussian assumed",
+        }
+        if accuracy is not None:
+            facts |= {"accuracy": accuracy, "test_set": "public"}
+        return Record(
+            method="federated",
+            parameters=federation.to_dict(),
+            event=released.event,
+            guarantee=released.guarantee(federation.delta),
+            private=self._coins.private,
+            facts=facts,
+            software=versions("torch", "numpy"),
+        )

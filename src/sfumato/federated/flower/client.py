@@ -1,0 +1,76 @@
+"""A participant as a Flower ClientApp.
+
+``make(node_config, state)`` makes her. It may be called before every message: what she must
+remember goes into ``state``, and what she needs to find her data into the node's configuration.
+
+    >>> class Counter:
+    ...     def __init__(self, state):
+    ...         self.state = state
+    ...     def answer(self, message: bytes) -> bytes:
+    ...         seen = int(self.state.get("seen", b"0")) + 1
+    ...         self.state["seen"] = str(seen).encode()
+    ...         return self.state["seen"]
+    >>> app = client_app(lambda node_config, state: Counter(state))
+
+An exception's text may quote a private row, so it never leaves: the coordinator learns that the
+participant could not answer, and the node's own log says why.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, MutableMapping
+
+from flwr.app import Context, Error, Message
+from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
+
+from sfumato.federated.exchange import Participant
+from sfumato.federated.flower.grid import MESSAGE_TYPE
+from sfumato.federated.flower.records import bytes_of, content_of
+from sfumato.federated.flower.state import FolderState, RecordState
+
+__all__ = ["FAILED", "STATE_FOLDER", "Make", "client_app", "reply_to"]
+
+Make = Callable[[Mapping[str, object], MutableMapping[str, bytes]], Participant]
+"""Makes a participant from the node's configuration and what she remembers."""
+
+STATE_FOLDER = "state-folder"
+"""The name in the node's configuration of the folder in which she remembers."""
+
+FAILED = "the participant could not answer"
+_log = logging.getLogger(__name__)
+
+
+def client_app(make: Make) -> ClientApp:
+    """The ClientApp of participants made so."""
+    app = ClientApp()
+    action = MESSAGE_TYPE.removeprefix("query.")
+
+    @app.query(action)
+    def answer(message: Message, context: Context) -> Message:  # pyright: ignore[reportUnusedFunction]
+        try:
+            folder = context.node_config.get(STATE_FOLDER)
+            if folder is None:
+                return reply_to(message, make(context.node_config, RecordState(context)))
+            with FolderState(str(folder)) as state:
+                return reply_to(message, make(context.node_config, state))
+        except Exception:
+            _log.exception("the participant could not be made")
+            return failure(message)
+
+    return app
+
+
+def reply_to(message: Message, participant: Participant) -> Message:
+    """Her answer, or an error that says nothing but that there is none."""
+    try:
+        return Message(content_of(participant.answer(bytes_of(message.content))), reply_to=message)
+    except Exception:
+        _log.exception("the participant could not answer")
+        return failure(message)
+
+
+def failure(message: Message) -> Message:
+    """The same words whatever went wrong."""
+    return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, FAILED), reply_to=message)

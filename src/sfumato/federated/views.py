@@ -1,0 +1,178 @@
+"""Observers: who sees what of a federation, and what that amounts to.
+
+A guarantee of collaborative training is always one against somebody.
+
+=======================================  =========================================================
+observer                                 sees
+=======================================  =========================================================
+``released models``                      the weights after every round: customers, the public, and
+                                         each participant, about the others
+``released models and who took part``    the same, and which participants were asked
+``server``                               everything that reaches the server
+``server and one participant``           with hidden sums, whose key is everybody's: all of it
+=======================================  =========================================================
+
+*Amplification* by sampling participants holds against those who do not know who was sampled. The
+server does: it gets none. Records that a participant samples by coins of her own are a secret from
+everyone else, the server included.
+
+*Central noise*, multiplier z, participants asked with probability q: each round is a
+Poisson-sampled Gaussian release (q, z) to the first observer (McMahan et al., arXiv:1710.06963,
+with this package's accountants), a Gaussian release to the second, and no private release at all
+to the server, who has contributions before noise.
+
+*Local noise*: one message is a Gaussian release of multiplier z to the server. A released sum has
+the noise of at least ``least`` participants that is unknown to who looks, and of as many more as
+may look together (``colluders``): multiplier sqrt(least) z. No amplification is claimed for
+participants, whose own noise comes and goes with them.
+
+*Shared noise* under a masked sum: :mod:`~sfumato.federated.integer_noise`, the same to server and
+released models, for ``least`` = survivors less colluders.
+
+*Relations.* Where the server adds the noise, add or remove: a participant who is not there leaves
+the rest as it is (not so under masks, where one less may be too few for a sum: zero-out). Where
+participants add noise themselves, one who is not there takes her noise along, so that the relation
+is zero-out: she takes part, and her contribution is zeros. For records it is add or remove
+throughout: their number changes nobody's noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from sfumato.core.events import (
+    Event,
+    GaussianEvent,
+    NotPrivateEvent,
+    PoissonSampledEvent,
+    repeat,
+)
+from sfumato.core.guarantee import Guarantee
+from sfumato.core.neighbours import Neighbours
+from sfumato.federated.noises import CentralNoise, LocalNoise, SharedNoise
+from sfumato.federated.sums import HiddenSum, MaskedSum, PlainSum
+from sfumato.federated.works import SelectedGradients
+
+if TYPE_CHECKING:
+    from sfumato.federated.federation import Federation
+
+__all__ = [
+    "RELEASED",
+    "SERVER",
+    "WITH_KEY",
+    "WITH_NAMES",
+    "View",
+    "message_event",
+    "round_event",
+    "views_of",
+]
+
+RELEASED = "released models"
+WITH_NAMES = "released models and who took part"
+SERVER = "server"
+WITH_KEY = "server and one participant"
+
+
+@final
+@dataclass(frozen=True)
+class View:
+    """One observer's.
+
+    Attributes:
+        observer: who.
+        sees: what, in words.
+        event: of all rounds; one that promises nothing where there is no guarantee.
+    """
+
+    observer: str
+    sees: str
+    event: Event
+
+    def guarantee(self, delta: float) -> Guarantee:
+        """By the tightest accountant there is; epsilon is infinite where nothing is promised."""
+        from sfumato.accounting import account
+
+        return account(self.event, delta)
+
+    def to_dict(self, delta: float) -> dict[str, Any]:
+        """JSON-ready."""
+        found = {"observer": self.observer, "sees": self.sees, "event": self.event.to_dict()}
+        return found | self.guarantee(delta).to_dict()
+
+
+def views_of(federation: Federation) -> tuple[View, ...]:
+    """All observers, those who see least first."""
+    released = View(RELEASED, "the weights after every round", _all(federation, RELEASED))
+    found = [released]
+    if federation.participation < 1 and _all(federation, WITH_NAMES) != released.event:
+        sees = "the weights, and who was asked in which round"
+        found.append(View(WITH_NAMES, sees, _all(federation, WITH_NAMES)))
+    found.append(View(SERVER, _server_sees(federation), _all(federation, SERVER)))
+    if isinstance(federation.sums, HiddenSum):
+        sees = "every contribution: one participant's key opens them all"
+        found.append(View(WITH_KEY, sees, _all(federation, WITH_KEY)))
+    return tuple(found)
+
+
+def _all(federation: Federation, observer: str) -> Event:
+    return repeat(round_event(federation, observer), federation.rounds)
+
+
+def _server_sees(federation: Federation) -> str:
+    if isinstance(federation.sums, PlainSum):
+        return "every contribution as it was sent, and whose it is"
+    if isinstance(federation.sums, HiddenSum):
+        return "ciphertexts, as long as no participant gives it the key"
+    return "the sum of contributions, and who took part"
+
+
+def round_event(federation: Federation, observer: str) -> Event:
+    """What one round amounts to for an observer."""
+    work, noise = federation.work, federation.noise
+    if isinstance(work, SelectedGradients):
+        return work.event
+    if isinstance(noise, CentralNoise):
+        return _central(federation, noise.multiplier, observer)
+    if isinstance(noise, LocalNoise):
+        seen_alone = observer == WITH_KEY or (observer == SERVER and not federation.sums.hides)
+        multiplier = noise.multiplier * (1.0 if seen_alone else noise.least**0.5)
+        return _by_participants(federation, GaussianEvent(multiplier, unit=work.unit))
+    if isinstance(noise, SharedNoise):
+        from sfumato.federated.shared import shared_round
+
+        return shared_round(federation)
+    return NotPrivateEvent(unit=work.unit)
+
+
+def message_event(federation: Federation) -> Event:
+    """What one message of a participant amounts to for who receives it.
+
+    Where sums are hidden, for who receives it and has the key: any other participant may tell it.
+    """
+    hidden = isinstance(federation.sums, HiddenSum)
+    return round_event(federation, WITH_KEY if hidden else SERVER)
+
+
+def _central(federation: Federation, multiplier: float, observer: str) -> Event:
+    work = federation.work
+    if observer == SERVER:
+        return NotPrivateEvent(unit=work.unit)
+    if work.unit == "client" and isinstance(federation.sums, MaskedSum):
+        # Without her there may be too few for a sum: that she takes part is not hidden.
+        return GaussianEvent(multiplier, Neighbours.ZERO_OUT, work.unit)
+    rate = work.sample_rate
+    if work.unit == "client" and observer == RELEASED:
+        rate = federation.participation
+    return _sampled(GaussianEvent(multiplier, unit=work.unit), rate)
+
+
+def _by_participants(federation: Federation, noise: GaussianEvent) -> Event:
+    """Noise that participants add."""
+    if federation.work.unit == "client":
+        return GaussianEvent(noise.noise_multiplier, Neighbours.ZERO_OUT, noise.unit)
+    return _sampled(noise, federation.work.sample_rate)
+
+
+def _sampled(noise: GaussianEvent, rate: float) -> Event:
+    return noise if rate == 1 else PoissonSampledEvent(noise, rate)
