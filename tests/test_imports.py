@@ -1,7 +1,10 @@
 """Importing the package loads nothing heavy, and every public name can be had."""
 
+import pkgutil
 import subprocess
 import sys
+from importlib import import_module
+from types import ModuleType
 
 import pytest
 
@@ -42,3 +45,19 @@ def test_every_public_name_can_be_had():
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="nonsense"):
         _ = sf.nonsense
+
+
+def packages(name="sfumato"):
+    yield import_module(name)
+    for found in pkgutil.iter_modules(import_module(name).__path__, f"{name}."):
+        if found.ispkg:
+            yield from packages(found.name)
+
+
+def test_no_lazy_name_is_hidden_by_a_module_of_the_same_name():
+    # Importing a.b sets a's attribute b to the module: a lazy b would never be looked up again.
+    for package in packages():
+        modules = {found.name for found in pkgutil.iter_modules(package.__path__)}
+        for name in modules & set(getattr(package, "__all__", ())):
+            import_module(f"{package.__name__}.{name}")
+            assert not isinstance(getattr(package, name), ModuleType), (package.__name__, name)

@@ -25,6 +25,7 @@ from sfumato.mechanisms.local import LocalLaplace
 from sfumato.mechanisms.noisy_max import ReportNoisyMax
 from sfumato.mechanisms.permute_and_flip import PermuteAndFlip
 from sfumato.mechanisms.randomized_response import RandomizedResponse
+from sfumato.mechanisms.skellam import Skellam
 from sfumato.mechanisms.sparse_vector import SparseVector
 
 THIRD = Sensitivity(0.3)  # no power of two, so that sums of it round
@@ -43,6 +44,8 @@ def examples(epsilon):
     yield Gaussian.calibrate(THIRD, epsilon=epsilon, delta=1e-6), None, 0.99999
     yield DiscreteGaussian.calibrate(Sensitivity(1), epsilon=epsilon, delta=1e-6), None, 0.999999
     yield DiscreteGaussian.calibrate(SEVERAL, epsilon=epsilon, delta=1e-6), None, 0.4
+    yield Skellam.calibrate(Sensitivity(3), epsilon=epsilon, delta=1e-6), None, 0.75  # RDP's slack
+    yield Skellam.calibrate(SEVERAL, epsilon=epsilon, delta=1e-6), None, 0.3
     yield LocalLaplace(epsilon, -3.0, 5.5), 0.0, 0.999999
     yield RandomizedResponse(epsilon), 0.0, 0.999999
     yield RandomizedResponse(epsilon, categories=10), 0.0, 0.999999
@@ -99,7 +102,8 @@ def as_list(value):
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_worst_cases_are_neighbours_to_the_last_digit(exact):
-    norms = {Laplace: "l1", DiscreteLaplace: "l1", Gaussian: "l2", DiscreteGaussian: "l2"}
+    norms = {Laplace: "l1", DiscreteLaplace: "l1"}
+    norms |= {Gaussian: "l2", DiscreteGaussian: "l2", Skellam: "l2"}
     for mechanism, _, _ in examples(0.7):
         if not hasattr(mechanism, "sensitivity"):
             continue
@@ -126,6 +130,7 @@ def test_an_l2_bound_is_used_by_as_many_coordinates_as_it_takes():
         Gaussian(1.3, Sensitivity(1.0)),
         DiscreteLaplace(1.7, Sensitivity(2)),
         DiscreteGaussian(1.7, Sensitivity(2)),
+        Skellam(2.9, Sensitivity(2)),
         LocalLaplace(2.0, 0.0, 1.0),
     ],
     ids=lambda mechanism: type(mechanism).__name__,

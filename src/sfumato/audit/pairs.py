@@ -14,7 +14,7 @@ Where a law is known it needs no sampling:
 mechanism                               the pair
 ======================================  ==========================================================
 Laplace, Gaussian and their whole kin   one coordinate moves by the sensitivity; the discrete
-                                        Gaussian on several numbers also by several coordinates
+                                        Gaussian and Skellam on several numbers also by several
 LocalLaplace                            the lower and the upper end of the range
 RandomizedResponse                      two different answers
 Exponential, PermuteAndFlip,            two candidates, one of which gains Delta while the other
@@ -37,7 +37,7 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import ive, ndtr
 
 from sfumato.audit.exact import at_delta, audit_finite
 from sfumato.audit.findings import Finding
@@ -57,6 +57,7 @@ from sfumato.mechanisms.permute_and_flip import PermuteAndFlip
 from sfumato.mechanisms.private_values import as_codes
 from sfumato.mechanisms.randomized_response import RandomizedResponse
 from sfumato.mechanisms.selection import Selection
+from sfumato.mechanisms.skellam import Skellam
 from sfumato.mechanisms.sparse_vector import SparseVector
 
 __all__ = ["Laws", "Pair", "audit_law", "claim_of", "exact_laws", "plain", "worst_pairs"]
@@ -167,14 +168,17 @@ def _first_moves(mechanism: Additive, exact: bool) -> list[Pair]:
     return [(np.zeros(known.dimension), moved)]
 
 
-def _first_whole_moves(mechanism: DiscreteLaplace | DiscreteGaussian, exact: bool) -> list[Pair]:
+def _first_whole_moves(
+    mechanism: DiscreteLaplace | DiscreteGaussian | Skellam, exact: bool
+) -> list[Pair]:
     """One coordinate moves, by whole numbers; several where an L2 bound leaves room for them."""
     known = mechanism.sensitivity
     step = math.floor(known.bound)
     if known.dimension == 1:
         return [(0, step)]
     steps = [step] + [0] * (known.dimension - 1)
-    if isinstance(mechanism, DiscreteGaussian) and not mechanism.one_coordinate and not exact:
+    one = isinstance(mechanism, DiscreteLaplace) or getattr(mechanism, "one_coordinate", False)
+    if not one and not exact:
         rest = math.floor(Fraction(known.bound) ** 2)
         for place in range(known.dimension):
             steps[place] = math.isqrt(rest)
@@ -298,12 +302,26 @@ def _whole_below(x: _Floats, scale: float) -> _Floats:
 
 def _discrete_gaussian_law(mechanism: DiscreteGaussian, pair: Pair) -> Laws:
     sigma = mechanism.sigma
+
+    def weights(k: _Floats) -> _Floats:
+        return np.exp(-0.5 * (k / sigma) ** 2 - log_normaliser(sigma))
+
+    return _whole_law(pair, sigma, weights)
+
+
+def _skellam_law(mechanism: Skellam, pair: Pair) -> Laws:
+    def weights(k: _Floats) -> _Floats:
+        return np.asarray(ive(np.abs(k), mechanism.variance), np.float64)
+
+    return _whole_law(pair, mechanism.standard_deviation, weights)
+
+
+def _whole_law(pair: Pair, sigma: float, weights: Callable[[_Floats], _Floats]) -> Laws:
+    """Whole noise of standard deviation ``sigma`` with Pr[Y = k] = ``weights(k)``."""
     reach = math.ceil(1.5 * _REACH * sigma) + 40
     _few_terms(2 * reach)
     k = np.arange(-reach, reach + 1, dtype=np.float64)
-    below = np.concatenate(
-        [[0.0], np.cumsum(np.exp(-0.5 * (k / sigma) ** 2 - log_normaliser(sigma)))]
-    )
+    below = np.concatenate([[0.0], np.cumsum(weights(k))])
 
     def cdf(x: _Floats) -> _Floats:
         return below[np.clip(np.floor(x) + reach + 1, 0, len(k)).astype(np.int64)]
@@ -370,6 +388,7 @@ _TABLE: dict[type[Any], _Entry] = {
     Gaussian: _Entry(_first_moves, _gaussian_law),
     DiscreteLaplace: _Entry(_first_whole_moves, _discrete_laplace_law),
     DiscreteGaussian: _Entry(_first_whole_moves, _discrete_gaussian_law),
+    Skellam: _Entry(_first_whole_moves, _skellam_law),
     LocalLaplace: _Entry(_ends, _local_law),
     RandomizedResponse: _Entry(_answers, _response_law),
     Exponential: _Entry(_rivals, _selection_law),

@@ -25,7 +25,7 @@ from sfumato.federated.exchange import Participant
 from sfumato.federated.in_process import InProcess
 from sfumato.federated.layout import Layout
 from sfumato.federated.local import LocalData, LocalModel
-from sfumato.federated.partition import evenly
+from sfumato.federated.partitions import evenly
 from sfumato.federated.watching import RoundFacts, nobody
 
 __all__ = ["copy_model"]

@@ -13,7 +13,7 @@ from sfumato.federated.federation import Federation
 from sfumato.federated.introducing import Introduced
 from sfumato.federated.local import LocalData, LocalModel
 from sfumato.federated.member import Member
-from sfumato.federated.partition import partition
+from sfumato.federated.partitions import partition
 from sfumato.federated.sums import MaskedSum
 from sfumato.federated.watching import RoundLog
 

@@ -25,7 +25,7 @@ from sfumato.federated.in_process import InProcess
 from sfumato.federated.introducing import Introduced
 from sfumato.federated.local import LocalData, LocalModel
 from sfumato.federated.member import Member
-from sfumato.federated.partition import partition
+from sfumato.federated.partitions import partition
 from sfumato.federated.secure.keys import Directory, IdentityKey
 from sfumato.federated.sums import HiddenSum, MaskedSum
 from sfumato.federated.watching import RoundFacts

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sfumato.federated.local import LocalData, LocalModel
     from sfumato.federated.member import Member
     from sfumato.federated.noises import CentralNoise, LocalNoise, NoNoise, SharedNoise
-    from sfumato.federated.partition import partition
+    from sfumato.federated.partitions import partition
     from sfumato.federated.sums import HiddenSum, MaskedSum, PlainSum
     from sfumato.federated.tapping import Tapped
     from sfumato.federated.works import ClientUpdates, LotGradients, SelectedGradients
@@ -44,7 +44,7 @@ _HOMES = {
     "local": "LocalData LocalModel",
     "member": "Member",
     "noises": "CentralNoise LocalNoise NoNoise SharedNoise",
-    "partition": "partition",
+    "partitions": "partition",
     "sums": "HiddenSum MaskedSum PlainSum",
     "tapping": "Tapped",
     "works": "ClientUpdates LotGradients SelectedGradients",

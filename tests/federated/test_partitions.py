@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.federated.partition import by_dirichlet, evenly, partition, partition_names
+from sfumato.federated.partitions import by_dirichlet, evenly, partition, partition_names
 
 LABELS = np.random.default_rng(0).integers(0, 10, 2000)
 
