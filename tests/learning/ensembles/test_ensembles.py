@@ -90,6 +90,7 @@ def test_each_model_is_as_if_trained_alone(images, engine, optimizer):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler about itself
+@pytest.mark.filterwarnings(r"ignore::UserWarning:torch\._inductor")  # and about speed
 @pytest.mark.parametrize("engine", ["recorded", "fused", "stacked"])
 def test_on_a_gpu_models_are_what_they_are_on_a_cpu(images, engine):
     subsets, schedule = half_each(6, 60, seed=1), Schedule(2, 8, rate=0.05)
