@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sfumato.core.randomness import SeededCoins
+from sfumato.core.randomness import SYSTEM, SeededCoins
 from sfumato.federated.coordinator import Coordinator
 from sfumato.federated.in_process import InProcess
 from sfumato.federated.noises import CentralNoise, LocalNoise, NoNoise
@@ -285,6 +285,32 @@ def test_a_spent_budget_ends_the_run_before_the_round_is_sent(small, ledger):
     with pytest.raises(BudgetExceeded):
         weights_after(small, federation, {"a": spy}, ledger=ledger, dataset="clients")
     assert len(spy.seen) == len(reserved(ledger)) < 50
+
+
+def test_a_round_that_the_budget_refused_can_be_sent_later(small, ledger, tmp_path):
+    federation = small.federation(rounds=40, noise=CentralNoise(0.7))
+    options = {"folder": tmp_path / "run", "dataset": "clients", "coins": SeededCoins(1)}
+    spy = constant(0.1)
+    engine = InProcess({"a": spy})
+    for _ in range(2):  # asking again changes nothing
+        with pytest.raises(BudgetExceeded):
+            Coordinator(federation, engine, ledger=ledger, **options).train()
+    sent = len(spy.seen)
+    assert sent == len(reserved(ledger)) < 40
+    larger = Ledger(tmp_path / "larger.db")
+    larger.create("clients", Budget(500.0, 1e-5), unit="client")
+    trained = Coordinator(federation, engine, ledger=larger, **options).train()
+    assert [order.attempt for order in spy.seen] == list(range(40))
+    assert trained.record.facts["rounds_sent"] == 40
+    assert len(reserved(larger)) == 40 - sent
+
+
+def test_a_record_is_private_only_if_everybodys_coins_are(small):
+    federation = small.federation(rounds=1, noise=LocalNoise(1.0, least=3))
+    seeded, own = small.members(federation), small.members(federation, coins=SYSTEM)
+    assert not small.coordinator(federation, seeded, coins=SYSTEM).train().record.private
+    assert not small.coordinator(federation, own).train().record.private
+    assert small.coordinator(federation, own, coins=SYSTEM).train().record.private
 
 
 def test_rounds_without_noise_cannot_be_paid(small, ledger):

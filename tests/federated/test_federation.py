@@ -74,7 +74,7 @@ def test_a_secure_sum_hides_one_message_from_the_server():
 
 
 def test_a_secure_sum_without_noise_promises_nothing():
-    masked = replace(PHONES, noise=NoNoise(), participation=1.0, sums=MaskedSum(threshold=67))
+    masked = replace(PHONES, noise=NoNoise(), participation=1.0, sums=MaskedSum(5_001))
     assert all(promises_nothing(view.event) for view in masked.views)
 
 
@@ -129,6 +129,7 @@ def test_whoever_changes_anything_has_another_digest(change):
         ),
         ({"noise": LocalNoise(1.0, 10_000)}, "at most 10000 participants"),
         ({"noise": NoNoise(), "sums": MaskedSum(67)}, "participation=1"),
+        ({"participation": 1.0, "sums": MaskedSum(5_000)}, "could open two sums of one round"),
         ({"rounds": 0}, "rounds"),
         ({"participation": 0.0}, "participation"),
         ({"delta": 1.0}, "delta"),
@@ -186,7 +187,7 @@ def test_each_participant_knows_her_own_noise():
 @pytest.mark.parametrize(
     ("noise", "threshold", "said"),
     [
-        (SharedNoise(5.0, least=5), 5, "and the 1 who may look"),
+        (SharedNoise(5.0, least=6), 6, "and the 1 who may look"),
         (SharedNoise(5.0, least=2), 3, "could open two sums"),
         (LocalNoise(5.0, least=2), 8, "noise in shares"),
     ],

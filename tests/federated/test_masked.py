@@ -156,7 +156,7 @@ def test_too_few_and_nothing_is_learnt(small, keys, directory):
 
 def test_whoever_is_not_in_the_directory_is_refused(small, keys, directory):
     told = Told()
-    federation = small.federation(rounds=1, participants=6, sums=MaskedSum(3))
+    federation = small.federation(rounds=1, participants=6, sums=MaskedSum(4))
     stranger = IdentityKey.generate()
     wider = Directory({**{n: k.public for n, k in keys.items()}, "p5": stranger.public})
     held = {name: (key, directory) for name, key in keys.items()} | {"p5": (stranger, wider)}

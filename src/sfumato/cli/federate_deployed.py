@@ -268,6 +268,7 @@ def join(
     from sfumato.cli.federate_serving import make
     from sfumato.federated.federation import Federation
     from sfumato.federated.flower import deployment
+    from sfumato.federated.flower.certificates import write_private
     from sfumato.federated.member_keys import MemberKeys
 
     held, federation = MemberKeys.read(keys), Federation.read(file)
@@ -286,7 +287,7 @@ def join(
         "most_answers": most_answers,
     }
     path = keys / "plan.json"
-    path.write_text(json.dumps(plan, indent=2) + "\n")
+    write_private(path, (json.dumps(plan, indent=2) + "\n").encode())  # a ledger's URL may be secret
     make({"plan": str(path)}, {})  # whatever is wrong is said here, before she joins
     command, surroundings = deployment.node_command(
         keys / "node-files", address, authority, held.node, _MAKE, {"plan": str(path.resolve())}

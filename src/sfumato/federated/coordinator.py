@@ -3,7 +3,7 @@
 In every round, in this order:
 
 1. the attempt is noted on disk, and the ledger is charged for what the round's release tells those
-   who see released models;
+   who see released models (if the budget does not allow it, the note is taken back);
 2. orders go out to the participants that coins chose;
 3. contributions are checked, clipped again where they can be seen, and summed;
 4. noise, if the server adds it; the sum is divided by a fixed number; the weights move;
@@ -35,6 +35,7 @@ from sfumato.core.records import Record, versions
 from sfumato.federated.exchange import Engine
 from sfumato.federated.federation import Federation
 from sfumato.federated.layout import Layout, Vector
+from sfumato.federated.noises import SharedNoise
 from sfumato.federated.orders import Order
 from sfumato.federated.rounds import Collect, Collected, carry_out, collect_plainly
 from sfumato.federated.scales import noise_scales
@@ -48,7 +49,7 @@ from sfumato.learning.dp_sgd.journal import Journal
 from sfumato.learning.durable import write_whole
 from sfumato.learning.recipes.evaluating import accuracy_of
 from sfumato.learning.runs.folder import RunFolder
-from sfumato.ledger import Ledger
+from sfumato.ledger import BudgetExceeded, Ledger
 from sfumato.ledger.spending import Spending
 
 if TYPE_CHECKING:
@@ -196,8 +197,13 @@ class Coordinator:
         started, attempt = time.monotonic(), self.state.attempts
         if self._journal is not None:
             self._journal.append(attempt)
+        try:
+            spending = self._charge(attempt)
+        except BudgetExceeded:  # nothing was spent, nothing will be sent: it may be tried again
+            if self._journal is not None:
+                self._journal.take_back()
+            raise
         self.state.attempts = attempt + 1
-        spending = self._charge(attempt)
         asked = self._choose()
         order = Order(
             self.federation.digest, self.run, attempt, self.state.clip, self.state.weights,
@@ -319,7 +325,7 @@ class Coordinator:
             "views": [each.to_dict(federation.delta) for each in federation.views],
             "rounds_sent": self.state.attempts,
             "curve": self._curve,
-            "arithmetic": "floating point, ideal Gaussian assumed",
+            "arithmetic": _arithmetic(federation),
         }
         if accuracy is not None:
             facts |= {"accuracy": accuracy, "test_set": "public"}
@@ -328,7 +334,13 @@ class Coordinator:
             parameters=federation.to_dict(),
             event=released.event,
             guarantee=released.guarantee(federation.delta),
-            private=self._coins.private,
+            private=self._coins.private and getattr(self.engine, "private", True),
             facts=facts,
             software=versions("torch", "numpy"),
         )
+
+
+def _arithmetic(federation: Federation) -> str:
+    if isinstance(federation.noise, SharedNoise):
+        return "whole numbers, exact"
+    return "floating point, ideal Gaussian assumed"

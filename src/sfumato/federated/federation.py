@@ -239,6 +239,14 @@ def _check_masks(federation: Federation, sums: MaskedSum) -> None:
             "masked sums need to know who takes part: give participation=1 (participants who are "
             "drawn at random would be on the list that all of them see)"
         )
+    colluders = noise.colluders if isinstance(noise, SharedNoise) else 0
+    if 2 * sums.threshold <= federation.participants + colluders:
+        validation.fail(
+            "threshold",
+            f"above half of {federation.participants} participants and {colluders} "
+            "colluders: a server that lies could open two sums of one round",
+            sums.threshold,
+        )
     if not isinstance(noise, SharedNoise):
         return
     promised = noise.least + noise.colluders
@@ -247,12 +255,5 @@ def _check_masks(federation: Federation, sums: MaskedSum) -> None:
             "threshold",
             f"at least the {noise.least} whose noise is promised and the {noise.colluders} who may "
             "look: a masked sum opens for that many, and who opens it has seen it",
-            sums.threshold,
-        )
-    if 2 * sums.threshold <= federation.participants + noise.colluders:
-        validation.fail(
-            "threshold",
-            f"above half of {federation.participants} participants and {noise.colluders} "
-            "colluders: a server that lies could open two sums of one round",
             sums.threshold,
         )

@@ -21,6 +21,12 @@ class InProcess:
     def __init__(self, members: Mapping[str, Participant]) -> None:
         self.members = dict(members)
 
+    @property
+    def private(self) -> bool:
+        """Whether nobody draws noise or lots by seeded coins, as far as can be seen from here."""
+        coins = [getattr(member, "coins", None) for member in self.members.values()]
+        return all(each is None or each.private for each in coins)
+
     def participants(self) -> Sequence[str]:
         """All of them."""
         return list(self.members)

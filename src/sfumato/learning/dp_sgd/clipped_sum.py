@@ -5,6 +5,10 @@ the sum that belongs to group l by at most C_l, whatever the unit's data: its co
 ``factor * gradient`` with ``factor * norm <= C_l``, computed from that unit alone; one whose norm
 is not finite contributes exactly 0. Splitting a lot into physical batches changes only the order
 of the additions.
+
+That is of the sum as it is meant. The computed one is rounded, and one unit less changes how: in
+float32 units can be made up by which it moves by more than C_l (1.06 C_l among 2,048 of them).
+Sums in float64 leave no room for that; see :mod:`~sfumato.learning.dp_sgd.lot_sums`.
 """
 
 from __future__ import annotations

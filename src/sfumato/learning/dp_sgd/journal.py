@@ -46,6 +46,16 @@ class Journal:
         sync_file(self._file)
         self._started = max(self._started, step) + 1
 
+    def take_back(self) -> None:
+        """Drops the last entry: of a step that was refused before it read or sent anything.
+
+        Killed in the middle of it, the entry stays, and a step counts that never was.
+        """
+        self.open()
+        os.ftruncate(self._file, max(0, os.fstat(self._file).st_size - _SLOT))
+        sync_file(self._file)
+        self._started = self._read()
+
     def open(self) -> None:
         """Makes this journal the one that appends, until it is closed or the process ends.
 
