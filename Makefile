@@ -1,4 +1,4 @@
-# make setup | demo | test | test-all | bench | format
+# make setup | demo | test | test-all | docs | bench | format
 # Everything runs from .venv, which is made from requirements.lock the first time it is needed.
 
 PYTHON ?= python3
@@ -7,7 +7,7 @@ export MPLBACKEND := Agg
 # Root needs no sudo; others try one that asks for no password.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
 
-.PHONY: setup demo test test-all check bench bench-gpu format lock clean
+.PHONY: setup demo test test-all check docs docs-serve bench bench-gpu format lock clean
 
 setup: .venv/.ready
 
@@ -26,7 +26,7 @@ setup: .venv/.ready
 	  || echo "make: no Chromium and no right to install it: the tests in a browser will be skipped"
 	@$(PYTHON) -m venv .venv
 	@echo "Installing the locked dependencies into .venv (a few minutes) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev,peers,queries,polars,postgres,spark,tables,torch,digits,federated,flower,homomorphic]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev,peers,queries,polars,postgres,spark,tables,torch,digits,federated,flower,homomorphic,docs]'
 	@touch $@
 
 demo: setup
@@ -44,6 +44,13 @@ test: check
 
 test-all: check
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m "slow or not slow"
+
+# The site, into site/: links checked, warnings are errors.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
 
 bench: setup
 	$(BIN)/python benchmarks/sampling.py
@@ -68,4 +75,4 @@ lock: setup
 	  | sed 's/^\(torch==[0-9.]*\)+.*/\1/' > requirements.lock
 
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis demo
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis demo site

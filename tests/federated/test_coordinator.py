@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from sfumato.core.events import LaplaceEvent
 from sfumato.core.randomness import SYSTEM, SeededCoins
-from sfumato.federated.coordinator import Coordinator
+from sfumato.federated.coordinator import Coordinator, TooFewParticipants
 from sfumato.federated.in_process import InProcess
 from sfumato.federated.noises import CentralNoise, LocalNoise, NoNoise
 from sfumato.federated.orders import Contribution, Order
@@ -279,30 +280,98 @@ def test_each_round_is_charged_before_its_messages_leave(small, ledger):
     assert kinds.count("commit") == 3
 
 
-def test_a_spent_budget_ends_the_run_before_the_round_is_sent(small, ledger):
+def test_a_run_that_its_budget_cannot_pay_for_is_never_begun(small, ledger):
     federation = small.federation(rounds=50, noise=CentralNoise(0.7))
     spy = constant(0.0)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceeded, match=r"50 rounds would bring .* No round was sent"):
         weights_after(small, federation, {"a": spy}, ledger=ledger, dataset="clients")
-    assert len(spy.seen) == len(reserved(ledger)) < 50
+    assert not spy.seen
+    assert not reserved(ledger)
 
 
-def test_a_round_that_the_budget_refused_can_be_sent_later(small, ledger, tmp_path):
-    federation = small.federation(rounds=40, noise=CentralNoise(0.7))
+def test_a_budget_that_others_spend_ends_the_run_before_the_round_is_sent(small, ledger, tmp_path):
+    federation = small.federation(rounds=6, noise=CentralNoise(2.0))
     options = {"folder": tmp_path / "run", "dataset": "clients", "coins": SeededCoins(1)}
-    spy = constant(0.1)
-    engine = InProcess({"a": spy})
-    for _ in range(2):  # asking again changes nothing
-        with pytest.raises(BudgetExceeded):
-            Coordinator(federation, engine, ledger=ledger, **options).train()
-    sent = len(spy.seen)
-    assert sent == len(reserved(ledger)) < 40
+
+    def spends_everything(order):
+        if order.attempt == 2:
+            left = ledger.status("clients").left
+            with ledger.spend("clients", LaplaceEvent(1 / (0.99 * left), unit="client")) as other:
+                other.commit({})
+        return np.full(15, 0.1)
+
+    spy = Answers(spends_everything)
+    with pytest.raises(BudgetExceeded):
+        Coordinator(federation, InProcess({"a": spy}), ledger=ledger, **options).train()
+    assert [order.attempt for order in spy.seen] == [0, 1, 2]
+    # The round that was refused is not lost: it is sent where the budget allows it.
     larger = Ledger(tmp_path / "larger.db")
     larger.create("clients", Budget(500.0, 1e-5), unit="client")
-    trained = Coordinator(federation, engine, ledger=larger, **options).train()
-    assert [order.attempt for order in spy.seen] == list(range(40))
-    assert trained.record.facts["rounds_sent"] == 40
-    assert len(reserved(larger)) == 40 - sent
+    again = Coordinator(federation, InProcess({"a": spy}), ledger=larger, **options).train()
+    assert [order.attempt for order in spy.seen] == list(range(6))
+    assert again.record.facts["rounds_sent"] == again.record.facts["rounds_used"] == 6
+    assert len(reserved(larger)) == 3
+    assert [point["round"] for point in again.record.facts["curve"]] == []
+
+
+def test_a_run_goes_on_under_the_budget_that_it_began_with(small, ledger, tmp_path):
+    federation = small.federation(rounds=4, noise=CentralNoise(2.0))
+    engine = InProcess({"a": killed_in(1)})
+    first = Coordinator(
+        federation, engine, folder=tmp_path / "run", ledger=ledger, dataset="clients"
+    )
+    with pytest.raises(Killed):
+        first.train()
+    del first
+    ledger.create("others", Budget(20.0, 1e-5), unit="client")
+    for other in ({"ledger": ledger, "dataset": "others"}, {}):
+        with pytest.raises(ValueError, match="began with the budget of 'clients'"):
+            Coordinator(federation, engine, folder=tmp_path / "run", **other)
+
+
+def test_a_curve_is_kept_over_a_crash(small, tmp_path):
+    federation = small.federation(rounds=4, noise=CentralNoise(2.0))
+    options = {"folder": tmp_path, "test": (small.inputs, small.labels)}
+    with pytest.raises(Killed):
+        Coordinator(federation, InProcess({"a": killed_in(2)}), **options).train()
+    record = Coordinator(federation, InProcess({"a": constant(0.1)}), **options).train().record
+    assert [point["round"] for point in record.facts["curve"]] == [1, 2, 4]
+    assert (record.facts["rounds_sent"], record.facts["rounds_used"]) == (4, 3)
+
+
+# --- too few --------------------------------------------------------------------------------------
+
+
+def test_a_round_waits_for_those_it_needs_and_costs_nothing_meanwhile(small, ledger):
+    federation = small.federation(rounds=2, noise=CentralNoise(2.0))
+    with pytest.raises(TooFewParticipants, match="0 participants are there, and a round needs 1"):
+        weights_after(small, federation, {}, ledger=ledger, dataset="clients")
+    local = small.federation(rounds=2, noise=LocalNoise(9.0, least=2))
+    with pytest.raises(TooFewParticipants, match="a round needs 3"):
+        weights_after(small, local, {"a": constant(0.0), "b": constant(0.0)})
+    assert not reserved(ledger)
+
+
+def test_those_who_come_late_are_waited_for(small):
+    class Late(InProcess):
+        looks = 0
+
+        def participants(self):
+            self.looks += 1
+            return super().participants() if self.looks > 3 else []
+
+    federation = small.federation(rounds=1, noise=CentralNoise(2.0))
+    engine = Late({"a": constant(0.1)})
+    Coordinator(federation, engine, coins=SeededCoins(1), patience=60).train()
+    assert engine.looks > 3
+
+
+def test_a_run_stops_where_nobody_answers(small, ledger):
+    federation = small.federation(rounds=10, noise=CentralNoise(5.0))
+    spy = broken(ValueError("another federation"))
+    with pytest.raises(TooFewParticipants, match=r"3 rounds in a row \(a: .*another federation"):
+        weights_after(small, federation, {"a": spy}, ledger=ledger, dataset="clients")
+    assert len(spy.seen) == len(reserved(ledger)) == 3
 
 
 def test_a_record_is_private_only_if_everybodys_coins_are(small):

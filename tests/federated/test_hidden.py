@@ -97,12 +97,20 @@ def test_one_shared_key_is_said_to_fail_with_one_who_tells(small):
     assert by_observer["server and one participant"] > by_observer["released models"]
 
 
+class Dead:
+    """Seems to be there, and does not answer."""
+
+    def answer(self, message):
+        raise ConnectionError
+
+
 def test_too_few_and_there_is_no_sum(small, keys):
     told = []
     federation = small.federation(rounds=1, noise=LocalNoise(1.0, least=3), sums=HiddenSum())
     members = hidden(small, federation, keys)
-    few = {name: members[name] for name in ("p0", "p1")}
-    trained(federation, few, keys, watch=told.append)
+    for name in ("p2", "p3", "p4"):
+        members[name] = Dead()
+    trained(federation, members, keys, watch=told.append)
     assert not told[0].used
 
 

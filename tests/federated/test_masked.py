@@ -143,12 +143,19 @@ def test_who_drops_out_costs_her_part_alone(small, keys, directory):
     assert all(facts.used for facts in told.rounds)
 
 
+class Dead:
+    """Seems to be there, and does not answer."""
+
+    def answer(self, message):
+        raise ConnectionError
+
+
 def test_too_few_and_nothing_is_learnt(small, keys, directory):
     told = Told()
     federation = small.federation(rounds=1, noise=SharedNoise(1.0, 3), sums=MaskedSum(4))
     members = masked(small, federation, keys, directory)
     for name in ("p0", "p1"):
-        del members[name]
+        members[name] = Dead()
     found = train(federation, members, directory, told)
     assert not told.rounds[0].used
     assert not found.weights.any()

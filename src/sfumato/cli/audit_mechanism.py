@@ -59,6 +59,12 @@ def _randomized_response(epsilon: float, delta: float) -> Any:
     return RandomizedResponse(epsilon, categories=4)
 
 
+def _skellam(epsilon: float, delta: float) -> Any:
+    from sfumato import Sensitivity, Skellam
+
+    return Skellam.calibrate(Sensitivity(1), epsilon=epsilon, delta=delta)
+
+
 def _local_laplace(epsilon: float, delta: float) -> Any:
     from sfumato import LocalLaplace
 
@@ -76,6 +82,7 @@ NAMES: dict[str, Callable[[float, float], Any]] = {
     "gaussian": _gaussian,
     "discrete-laplace": _discrete_laplace,
     "discrete-gaussian": _discrete_gaussian,
+    "skellam": _skellam,
     "exponential": _of("Exponential"),
     "noisy-max": _of("ReportNoisyMax"),
     "permute-and-flip": _of("PermuteAndFlip"),
@@ -83,7 +90,7 @@ NAMES: dict[str, Callable[[float, float], Any]] = {
     "local-laplace": _local_laplace,
     "sparse-vector": _sparse_vector,
 }
-_APPROXIMATE = ("gaussian", "discrete-gaussian")
+_APPROXIMATE = ("gaussian", "discrete-gaussian", "skellam")
 
 
 def mechanism(

@@ -12,6 +12,7 @@ A federation is a work, a noise and a kind of sum; any that make sense go togeth
 ``coordinator``     the server: charges, sends, sums, adds noise, resumes after a crash
 ``masked``          members and rounds under masked sums; ``hidden``: under CKKS
 ``secure``          the secure sums themselves; ``integer_noise``: noise in shares
+``trained_models``  what a run trained, read back
 ``selective``       distributed selective SGD at its true epsilon
 ``exchange``        the seam to transports: ``in_process``, ``flower``
 ``tapping``         what a curious server hears, for attacks on one's own protocols
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from sfumato.federated.partitions import partition
     from sfumato.federated.sums import HiddenSum, MaskedSum, PlainSum
     from sfumato.federated.tapping import Tapped
+    from sfumato.federated.trained_models import federated_model
     from sfumato.federated.works import ClientUpdates, LotGradients, SelectedGradients
 
 _HOMES = {
@@ -47,6 +49,7 @@ _HOMES = {
     "partitions": "partition",
     "sums": "HiddenSum MaskedSum PlainSum",
     "tapping": "Tapped",
+    "trained_models": "federated_model",
     "works": "ClientUpdates LotGradients SelectedGradients",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
@@ -70,6 +73,7 @@ __all__ = [
     "SharedNoise",
     "Tapped",
     "calibrated",
+    "federated_model",
     "partition",
 ]
 

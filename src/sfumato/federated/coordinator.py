@@ -1,6 +1,7 @@
 """The coordinator: charges, sends, sums, adds noise where that is its part, and goes on.
 
-In every round, in this order:
+Before the first round: does the budget allow all that are left? Before each: are there as many
+participants as it needs? If not, it waits, and nothing is charged. Then, in this order:
 
 1. the attempt is noted on disk, and the ledger is charged for what the round's release tells those
    who see released models (if the budget does not allow it, the note is taken back);
@@ -12,7 +13,8 @@ In every round, in this order:
 An attempt is never sent twice. A process that dies after 1 has charged for a round that may have
 been seen; the next one begins at the next attempt, and all attempts together are never more than
 the federation's rounds. So a crash costs utility, and the ledger's total is exactly the rounds
-sent. Who does not answer, answers nonsense or dies costs her part of the round alone.
+sent. Who does not answer, answers nonsense or dies costs her part of the round alone. If nobody's
+answer is of use three times in a row, the run stops rather than spend the rest.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ import numpy as np
 from torch import Tensor
 
 from sfumato.core import validation
-from sfumato.core.events import promises_nothing
+from sfumato.core.events import promises_nothing, repeat
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.records import Record, versions
 from sfumato.federated.exchange import Engine
@@ -37,7 +39,7 @@ from sfumato.federated.federation import Federation
 from sfumato.federated.layout import Layout, Vector
 from sfumato.federated.noises import SharedNoise
 from sfumato.federated.orders import Order
-from sfumato.federated.rounds import Collect, Collected, carry_out, collect_plainly
+from sfumato.federated.rounds import Collect, Collected, Traffic, carry_out, collect_plainly
 from sfumato.federated.scales import noise_scales
 from sfumato.federated.server_state import ServerState
 from sfumato.federated.sums import HiddenSum, MaskedSum
@@ -56,7 +58,13 @@ if TYPE_CHECKING:
     from sfumato.federated.secure.ckks_keys import CkksPublic
     from sfumato.federated.secure.keys import Directory
 
-__all__ = ["Coordinator", "Trained"]
+__all__ = ["Coordinator", "TooFewParticipants", "Trained"]
+
+_FRUITLESS = 3  # rounds in a row without an answer that was of use
+
+
+class TooFewParticipants(ValueError):  # noqa: N818 - the name operators read
+    """Nothing comes of going on."""
 
 
 @final
@@ -91,6 +99,7 @@ class Coordinator:
         test_every: rounds between two points of it.
         watch: is told of every round.
         timeout: seconds to wait for answers of one exchange.
+        patience: seconds to wait, before a round, for as many participants as it needs.
         directory: participants' public keys, for masked sums.
         public_key: that of hidden sums; the secret one is the participants'.
         coins: of the choice of participants and of noise; seeded ones in tests only.
@@ -112,6 +121,7 @@ class Coordinator:
         test_every: int = 1,
         watch: Callable[[RoundFacts], None] = nobody,
         timeout: float = 600.0,
+        patience: float = 0.0,
         directory: Directory | None = None,
         public_key: CkksPublic | None = None,
         coins: Coins = SYSTEM,
@@ -121,6 +131,7 @@ class Coordinator:
         self._model = federation.make_model()
         self.layout = Layout.of(self._model)
         self._test, self._watch, self._timeout = test, watch, timeout
+        self._patience = validation.non_negative("patience", patience)
         self._test_every = validation.count("test_every", test_every)
         self._event = round_event(federation, RELEASED)
         self._directory = directory
@@ -135,7 +146,7 @@ class Coordinator:
             )
         self._folder = None if folder is None else RunFolder(folder, public=self._public)
         self.run, self.state, self._journal = self._begin()
-        self._curve: list[dict[str, float]] = []
+        self._fruitless = 0
 
     @property
     def _public(self) -> bool:
@@ -155,7 +166,9 @@ class Coordinator:
             return secrets.token_hex(8), fresh, None
         if not self._folder.begun:
             run = secrets.token_hex(8)
-            self._folder.begin({"run": run, "federation": self.federation.to_dict()})
+            charged = None if self._ledger is None else self._dataset
+            asked = {"run": run, "federation": self.federation.to_dict(), "charged": charged}
+            self._folder.begin(asked)
         asked = self._folder.request()
         self._require_same(asked)
         state = ServerState.load(self._folder.curator) or fresh
@@ -176,6 +189,12 @@ class Coordinator:
                 f"folder must hold a run of this federation to go on with, but {self._folder.path} "
                 "holds another one: give another folder"
             )
+        charged = None if self._ledger is None else self._dataset
+        if asked["charged"] != charged:
+            raise ValueError(
+                f"{self._folder.path} began with {_budget(asked['charged'])}, not with "
+                f"{_budget(charged)}: go on with the one that it began with"
+            )
 
     # --- the loop -------------------------------------------------------------------------------
 
@@ -183,15 +202,55 @@ class Coordinator:
         """All rounds that are left.
 
         Raises:
-            BudgetExceeded: before the round that does not fit is sent.
+            BudgetExceeded: before a round is sent, if not all of them fit.
+            TooFewParticipants: before the round is charged, if they do not come; or if nobody's
+                answer was of use, several times in a row.
         """
         try:
+            self._require_budget()
             while self.state.attempts < self.federation.rounds:
+                self._wait_for_enough()
                 self._round()
             return self._finish()
         finally:
             if self._journal is not None:
                 self._journal.close()
+
+    def _require_budget(self) -> None:
+        """All rounds that are left, or none: half a training is of no use to anyone."""
+        left = self.federation.rounds - self.state.attempts
+        if self._ledger is None or not left:
+            return
+        whole = repeat(self._event, left)
+        found = self._ledger.preview(self._dataset, whole, analyst=self._analyst)
+        if not found.passes:
+            raise BudgetExceeded(
+                f"{left} rounds would bring the budget of {self._dataset!r} to epsilon "
+                f"{found.reading:.4g}: {found.events[0].reason}. No round was sent",
+                self._dataset,
+            )
+
+    def _wait_for_enough(self) -> None:
+        """A round that is known to fail is not worth its charge."""
+        needed = max(1, self.federation.least)
+        end = time.monotonic() + self._patience
+        while (there := len(self.engine.participants())) < needed:
+            if time.monotonic() >= end:
+                raise TooFewParticipants(
+                    f"{there} participants are there, and a round needs {needed}: nothing was "
+                    "charged for it. Start again when more are back; the run goes on"
+                )
+            time.sleep(min(0.5, max(0.0, end - time.monotonic())))
+
+    def _note_use(self, asked: int, collected: Collected, traffic: Traffic) -> None:
+        self._fruitless = self._fruitless + 1 if asked and not collected.survivors else 0
+        if self._fruitless == _FRUITLESS:
+            why = {**traffic.silent, **collected.refused}
+            first = "; ".join(f"{name}: {text}" for name, text in list(why.items())[:3])
+            raise TooFewParticipants(
+                f"nobody's answer was of use {_FRUITLESS} rounds in a row ({first}). They are "
+                "charged. Start again when that is mended; the run goes on"
+            )
 
     def _round(self) -> None:
         started, attempt = time.monotonic(), self.state.attempts
@@ -211,6 +270,7 @@ class Coordinator:
         )  # fmt: skip
         collected, traffic = carry_out(self._collect(order, asked), self.engine, self._timeout)
         used = self._use(collected)
+        accuracy = self._tested()
         if self._folder is not None:
             self.state.save(self._folder.curator)
         if spending is not None:
@@ -225,10 +285,11 @@ class Coordinator:
                 traffic,
                 self.state.clip,
                 used,
-                self._tested(),
+                accuracy,
                 time.monotonic() - started,
             )
         )
+        self._note_use(len(asked), collected, traffic)
 
     def _charge(self, attempt: int) -> Spending | None:
         if self._ledger is None:
@@ -299,11 +360,11 @@ class Coordinator:
             return None
         self.layout.write(self._model, self.state.weights)
         accuracy = accuracy_of(self._model, *self._test)
-        self._curve.append({"round": done, "accuracy": accuracy})
+        self.state.curve.append({"round": done, "accuracy": accuracy})
         return accuracy
 
     def _finish(self) -> Trained:
-        accuracy = self._curve[-1]["accuracy"] if self._curve else None
+        accuracy = self.state.curve[-1]["accuracy"] if self.state.curve else None
         record = self._record(accuracy)
         if self._folder is not None:
             self._keep_model(self._folder)
@@ -324,7 +385,8 @@ class Coordinator:
             "observer": RELEASED,
             "views": [each.to_dict(federation.delta) for each in federation.views],
             "rounds_sent": self.state.attempts,
-            "curve": self._curve,
+            "rounds_used": self.state.completed,
+            "curve": self.state.curve,
             "arithmetic": _arithmetic(federation),
         }
         if accuracy is not None:
@@ -344,3 +406,7 @@ def _arithmetic(federation: Federation) -> str:
     if isinstance(federation.noise, SharedNoise):
         return "whole numbers, exact"
     return "floating point, ideal Gaussian assumed"
+
+
+def _budget(dataset: str | None) -> str:
+    return "no budget" if dataset is None else f"the budget of {dataset!r}"

@@ -7,7 +7,7 @@ draws fresh ones.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
@@ -35,6 +35,7 @@ class ServerState:
         completed: of them, those whose sum is in the weights.
         sealed: where sums are hidden, all of them together, encrypted; the weights stay as they
             were at first.
+        curve: accuracies on public rows so far, by round.
     """
 
     weights: Vector
@@ -43,6 +44,7 @@ class ServerState:
     attempts: int = 0
     completed: int = 0
     sealed: bytes = b""
+    curve: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
 
     def step(self, update: Vector, rate: float, momentum: float) -> None:
         """Moves the weights by a released mean."""
@@ -52,7 +54,12 @@ class ServerState:
 
     def save(self, folder: Path) -> None:
         """Durable when it returns."""
-        numbers = {"clip": self.clip, "attempts": self.attempts, "completed": self.completed}
+        numbers = {
+            "clip": self.clip,
+            "attempts": self.attempts,
+            "completed": self.completed,
+            "curve": self.curve,
+        }
         sealed = np.frombuffer(self.sealed, np.uint8)
         arrays = {"weights": self.weights, "velocity": self.velocity, "sealed": sealed}
         write_whole(folder / _FILE, save(arrays, metadata={_HEADER: json.dumps(numbers)}))

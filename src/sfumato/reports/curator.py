@@ -34,6 +34,7 @@ from sfumato.reports.facts import (
     at_least_text,
     per_cent_text,
 )
+from sfumato.reports.federated_facts import attacked_together, is_federated
 from sfumato.reports.pate_facts import is_pate
 from sfumato.reports.promises import (
     claimed,
@@ -82,7 +83,8 @@ def curator_report(
 ) -> Document:
     """Several runs side by side, and the card of each."""
     named = {run.name: run.sources for run in runs}
-    of_classes = {name: one for name, one in named.items() if not tells_numbers(one)}
+    alone = {name: one for name, one in named.items() if not is_federated(one)}
+    of_classes = {name: one for name, one in alone.items() if not tells_numbers(one)}
     parts = [
         ("At a glance", lambda: _overview(runs)),
         ("What privacy costs", lambda: _accuracies(runs)),
@@ -93,7 +95,10 @@ def curator_report(
             ("The most exposed", lambda: findings.most_exposed(of_classes)),
             ("What does a class look like?", lambda: findings.inversions(of_classes)),
         ]
-    parts.append(("Is the promise kept?", lambda: findings.audits(named)))
+    if alone or not runs:
+        parts.append(("Is the promise kept?", lambda: findings.audits(alone)))
+    if len(alone) < len(named):
+        parts.append(("Inside the protocol", attacked_together))
     sections = [Section(heading, recorded(make)) for heading, make in parts]
     taught = {name: sources for name, sources in named.items() if is_pate(sources)}
     if taught:

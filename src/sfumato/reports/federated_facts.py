@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 
-from sfumato.reports.documents import Block, Code
+from sfumato.reports.documents import Block, Code, Paragraph
 from sfumato.reports.facts import Sources, number_text
 from sfumato.reports.promises import RECORD
 from sfumato.reports.rows import Rows, in_words
 
-__all__ = ["federated_rows", "is_federated", "like_it"]
+__all__ = ["attacked_together", "federated_rows", "is_federated", "like_it"]
 
 _METHOD, _PARAMETERS, _FACTS = f"{RECORD}#/method", f"{RECORD}#/parameters", f"{RECORD}#/facts"
 _WORKS = {
@@ -51,6 +51,7 @@ def federated_rows(rows: Rows) -> None:
     add("participants, as declared", f"{_PARAMETERS}/participants")
     add("chance to be asked in a round", f"{_PARAMETERS}/participation", number_text)
     add("rounds sent", f"{_FACTS}/rounds_sent")
+    add("of them used", f"{_FACTS}/rounds_used")
     add("a participant contributes", f"{_PARAMETERS}/work/kind", in_words(_WORKS))
     rows.add_if_there("clip norm", f"{_PARAMETERS}/work/clip", number_text)
     add("noise is added by", f"{_PARAMETERS}/noise/kind", in_words(_NOISES))
@@ -76,3 +77,12 @@ def like_it(sources: Sources) -> list[Block]:
         "sfumato federate simulate --federation federation.json --data NAME --out again"
     )
     return [Code(sources.computed(made, place))]
+
+
+def attacked_together() -> list[Block]:
+    """Where attacks on what participants send are found: they need the protocol, not the run."""
+    words = (
+        "What a server, a participant or an outsider could make of such a run is tried inside the "
+        "protocol, by defence: sfumato federate attack."
+    )
+    return [Paragraph((words,))]

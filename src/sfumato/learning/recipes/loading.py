@@ -54,6 +54,9 @@ ADAPTIVE_LAPLACE = "adaptive-laplace"
 AUTOENCODER = "autoencoder"
 """The method of runs whose model tells codes and reconstructions."""
 
+FEDERATED = "federated"
+"""The method of runs of several participants, which the room above this one makes."""
+
 _READERS = {
     PATE: ("pate.run_students", "read_student"),
     LABEL_DP: ("label_dp.run_models", "read_label_model"),
@@ -199,6 +202,12 @@ def load_run(path: str | Path, *, run_code: bool = False) -> Run:
         raise ValueError(
             f"the run in {folder.path} is an auto-encoder, which tells codes and not classes: read "
             "it with sfumato.learning.autoencoder.read_autoencoder"
+        )
+    if record.method == FEDERATED:
+        raise ValueError(
+            f"the run in {folder.path} was trained together and says nothing of its data: read its "
+            "model with sfumato.federated.federated_model, and attack it inside its protocol with "
+            "sfumato federate attack"
         )
     if record.method in _READERS:
         return _of_method(record, folder)
