@@ -134,6 +134,7 @@ def inverted(world, row, batch=1, iterations=60, members=3):
     )
 
 
+@pytest.mark.slow
 def test_a_message_gives_its_image_away_and_a_private_one_does_not(world):
     floor = server_floor(world, 1, 1)
     plain = inverted(world, Row("none"))
@@ -238,6 +239,7 @@ def command(monkeypatch):
     return called
 
 
+@pytest.mark.slow
 def test_a_page_for_the_curator_that_is_kept_cell_by_cell(command, tmp_path):
     out = tmp_path / "attacks"
     first = command("--only", "server", "--out", str(out))

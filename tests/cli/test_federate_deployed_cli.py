@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from sfumato.core.events import EpsilonDeltaEvent
 from sfumato.federated.federation import Federation
 from sfumato.federated.noises import LocalNoise, SharedNoise
 from sfumato.federated.sums import MaskedSum
 from sfumato.federated.works import LotGradients
-from sfumato.ledger import Budget, Ledger
+from sfumato.ledger import Budget, BudgetExceeded, Ledger
 
 pytest.importorskip("flwr")
 
@@ -72,18 +73,18 @@ class Deployment:
             assert time.monotonic() < end, f"{what}: {told}"
             time.sleep(0.1)
 
-    def serve(self, *more):
+    def serve(self, *more, progress=("--progress",)):
         nodes = [word for name in NAMES for word in ("--node", f"{name}/node.pub")]
         self.start(
             "server", "serve", "plan.json", "--folder", "server", *nodes, "--data", "digits",
-            "--timeout", "60", "--progress", *more,
+            "--timeout", "60", *progress, *more,
         )  # fmt: skip
         self.wait_for("the server's port", (self.folder / "server/transport/port").exists)
 
-    def join(self, name, *more, host="127.0.0.1", within=()):
+    def join(self, name, *more, host="127.0.0.1", within=(), plan="plan.json"):
         address = f"{host}:" + (self.folder / "server/transport/port").read_text()
         self.start(
-            name, "join", "plan.json", "--keys", name, "--address", address, "--authority",
+            name, "join", plan, "--keys", name, "--address", address, "--authority",
             "server/transport/certificates/ca.pem", "--data", "digits",
             "--part", f"{NAMES.index(name)}/3", *more, within=within,
         )  # fmt: skip
@@ -164,6 +165,79 @@ def test_a_masked_sum_between_processes(deployed):
     deployed.wait_for("the end", (folder / "server/run/record.json").exists, 240)
     heard = [json.loads(line) for line in (folder / "server/rounds.jsonl").read_text().splitlines()]
     assert [(facts["survivors"], facts["used"]) for facts in heard] == [(3, True)] * 3
+
+
+@pytest.mark.slow
+def test_an_operator_hears_why_and_can_interrupt_and_go_on(deployed):
+    """A refusal with its reason, a signal, a budget that somebody else spends in the middle."""
+    folder, rounds = deployed.folder, 25
+    planned = federation(rounds, LocalNoise(3.0, least=1))
+    planned.save(folder / "plan.json")
+    federation(rounds + 1, LocalNoise(3.0, least=1)).save(folder / "other.json")
+    ledger = Ledger(folder / "server.db")
+    ledger.create("models", Budget(9.0, 1e-5))
+    budget = ("--ledger", "server.db", "--dataset", "models")
+    deployed.serve(*budget, progress=())
+    deployed.join("ward")
+    deployed.join("clinic")
+    deployed.wait_for("who is there", lambda: "waiting: 2 of 3 are here" in deployed.log("server"))
+    deployed.join("lab", plan="other.json")
+    digests = f"the order is of {planned.digest[:8]}, hers is "
+    deployed.wait_for("her reason", lambda: digests in deployed.log("server"))
+    assert "Traceback" not in deployed.log("lab")
+    deployed.wait_for("three rounds", lambda: deployed.rounds() >= 3)
+
+    inside = processes_in(folder)
+    assert len(inside) > 4  # the command, three participants, the SuperLink and what it started
+    server = deployed.running.pop("server")
+    server.send_signal(signal.SIGINT)
+    assert server.wait(60) != 0
+    goes_on = f"goes on at round {len(charges(folder / 'server.db', 'models')) + 1} of {rounds}"
+    assert goes_on in deployed.log("server")
+    deployed.wait_for("its server app's end", lambda: len(processes_in(folder)) == 3)
+
+    deployed.serve(*budget, progress=())
+    deployed.wait_for("more rounds", lambda: deployed.rounds() >= 6)
+    assert "going on at round" in deployed.log("server")
+    spend_nearly_all(ledger, "models")
+    server = deployed.running.pop("server")
+    assert server.wait(120) == 2
+    said = deployed.log("server").splitlines()[-1]
+    assert f"of {rounds} rounds were sent and charged" in said
+    assert "after the budget is raised" in said
+
+    deployed.wait_for("her word", lambda: "nobody answers" in deployed.log("ward"))
+    ward = deployed.running.pop("ward")
+    ward.send_signal(signal.SIGINT)
+    assert ward.wait(60) == 0
+    assert "to be told so" in deployed.log("ward").splitlines()[-1]
+    assert "Traceback" not in deployed.log("ward")
+    assert "round 1 of run" in deployed.log("ward")
+
+
+def spend_nearly_all(ledger, dataset):
+    """Somebody else does, while rounds are being charged."""
+    for _ in range(10):
+        event = EpsilonDeltaEvent(0.99 * ledger.status(dataset, declared=False).left, 0.0)
+        try:
+            with ledger.spend(dataset, event) as spending:
+                spending.commit()
+        except BudgetExceeded:
+            continue
+
+
+def processes_in(folder):
+    """Those that run and have this folder in their command or their surroundings."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            told = (path / "cmdline").read_bytes() + (path / "environ").read_bytes()
+            here = os.readlink(path / "cwd") == str(folder)
+        except OSError:
+            continue
+        if (here or str(folder).encode() in told) and int(path.name) != os.getpid():
+            found.append(int(path.name))
+    return found
 
 
 class Far:

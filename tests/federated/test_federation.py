@@ -125,9 +125,9 @@ def test_whoever_changes_anything_has_another_digest(change):
         ({"work": ClientUpdates(quantile=0.5), "noise": LocalNoise(1.0, 3)}, "CentralNoise"),
         (
             {"work": ClientUpdates(quantile=0.5), "noise": CentralNoise(20.0)},
-            "count_noise must be above half",
+            r"quantile needs more than 200 participants .* got 100",
         ),
-        ({"noise": LocalNoise(1.0, 10_000)}, "at most 10000 participants"),
+        ({"noise": LocalNoise(1.0, 10_000)}, "at most 9999 of 10000 participants"),
         ({"noise": NoNoise(), "sums": MaskedSum(67)}, "participation=1"),
         ({"participation": 1.0, "sums": MaskedSum(5_000)}, "could open two sums of one round"),
         ({"rounds": 0}, "rounds"),
@@ -176,11 +176,16 @@ def test_under_masks_presence_is_not_hidden_by_the_servers_noise():
     assert few.view(RELEASED).event.relation is Neighbours.ZERO_OUT
 
 
+def test_who_is_alone_is_told_so():
+    with pytest.raises(ValueError, match="participants must be at least 2 with local noise"):
+        replace(PHONES, participants=1, participation=1.0, noise=LocalNoise(5.0, least=1))
+
+
 def test_each_participant_knows_her_own_noise():
     """``least`` shares are unknown to a participant only if one more is in the sum."""
     pair = replace(PHONES, participants=2, participation=1.0, noise=LocalNoise(5.0, least=1))
     assert pair.least == 2
-    with pytest.raises(ValueError, match="at most 2 participants"):
+    with pytest.raises(ValueError, match="at most 1 of 2 participants"):
         replace(pair, noise=LocalNoise(5.0, least=2))
 
 
@@ -189,7 +194,9 @@ def test_each_participant_knows_her_own_noise():
     [
         (SharedNoise(5.0, least=6), 6, "and the 1 who may look"),
         (SharedNoise(5.0, least=2), 3, "could open two sums"),
-        (LocalNoise(5.0, least=2), 8, "noise in shares"),
+        (LocalNoise(5.0, least=2), 8, "noise in shares: give SharedNoise .--noise shared."),
+        (SharedNoise(5.0, least=2), 11, "threshold must be at most the 10 participants.* got 11"),
+        (NoNoise(), 11, "threshold must be at most the 10 participants"),
     ],
 )
 def test_masks_that_do_not_keep_the_promise_are_refused(noise, threshold, said):

@@ -39,3 +39,5 @@ def test_refusals():
         partition(LABELS, 5, "random")
     with pytest.raises(ValueError, match="at most the number of rows"):
         partition(LABELS[:3], 5, "even")
+    with pytest.raises(ValueError, match=r"at most 5 for 2 shards each of 10 rows.* got 6"):
+        partition(LABELS[:10], 6, "shards")

@@ -9,14 +9,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.federate_live import LiveRounds
+from sfumato.cli.federate_checking import (
+    absolute,
+    check_folder,
+    check_member_ledger,
+    check_public_sum_key,
+    check_secret_sum_key,
+    check_server_ledger,
+    directory_of,
+    rounds_sent,
+    server_data,
+)
+from sfumato.cli.federate_endpoints import (
+    check_address,
+    check_authority,
+    check_least,
+    check_listening,
+    check_nodes,
+)
 from sfumato.cli.federate_telling import print_trained, views_table
 from sfumato.cli.options import AsJson
 from sfumato.cli.output import console, print_json
 
 if TYPE_CHECKING:
     from sfumato.federated.federation import Federation
-    from sfumato.federated.flower.deployment import Leading
+    from sfumato.federated.member_keys import MemberKeys
 
 __all__ = ["directory", "join", "keys", "serve", "sum_key"]
 
@@ -64,9 +81,12 @@ def directory(
     """
     from sfumato.federated.member_keys import read_directory, write_directory
 
+    if file.exists():
+        raise ValueError(f"file must be a new one, but {file} is there: give another")
     write_directory(file, publics)
     found = read_directory(file)
-    console().print(f"{len(found)} members, fingerprint {found.fingerprint}", markup=False)
+    members = f"{len(found)} member{'s' * (len(found) != 1)}"
+    console().print(f"{members}, fingerprint {found.fingerprint}", markup=False)
 
 
 def sum_key(
@@ -144,89 +164,76 @@ def serve(
     sfumato federate serve hospitals.json --folder runs/server --node ward.pub --node clinic.pub
     --data mnist --ledger privacy.db --dataset hospitals
     """
+    from sfumato.cli.federate_following import say, shown_end, told_result
+    from sfumato.cli.federate_serving import ROUNDS
     from sfumato.federated.federation import Federation
     from sfumato.federated.flower.deployment import Coordinator
 
     federation = Federation.read(file)
-    settings = _settings(federation, folder, directory, timeout, data, ledger, dataset, analyst)
-    settings["sum_key"] = _given(federation, sum_key)
-    wanted = len(node) if least is None else least
-    with Coordinator(
-        folder / "transport", host=host, port=port, hosts=host_name or ()
-    ) as transport:
+    settings = {
+        "directory": directory, "sum_key": sum_key, "timeout": timeout, "patience": patience,
+        "data": data, "ledger": ledger, "dataset": dataset, "analyst": analyst,
+    }  # fmt: skip
+    wanted = check_least(federation, least)
+    sent = _check_serving(federation, folder, node, host, port, settings)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    transported = folder / "transport"
+    with (
+        shown_end(lambda: rounds_sent(folder), federation.rounds, transported),
+        Coordinator(transported, host=host, port=port, hosts=host_name or ()) as transport,
+    ):
         for public in node:
             transport.register(public)
         if not as_json:
             console().print(views_table(federation))
-            said = f"serving at {transport.address}, authority {transport.authority}"
-            console().print(said, markup=False, soft_wrap=True)
-        leading = transport.lead(_LEAD, settings, least=wanted, patience=patience)
-        found = _followed(leading, federation, Path(settings["log"]), not as_json, progress)
+        say(f"serving at {transport.address}, authority {transport.authority}")
+        log = (folder / ROUNDS).resolve()
+        leading = transport.lead(
+            _LEAD, _settings(federation, folder, log, settings), least=wanted, patience=patience
+        )
+        shown = False if as_json and progress is None else progress
+        found = told_result(leading, federation, log, wanted, sent, shown)
     print_trained(federation, found["record"], found["accuracy"], folder / "run", as_json)
 
 
-def _settings(
-    federation: Federation, folder: Path, directory: Path | None, timeout: float,
-    data: str | None, ledger: str | None, dataset: str, analyst: str,
-) -> dict[str, Any]:  # fmt: skip
-    from sfumato.cli.federate_serving import ROUNDS
-    from sfumato.federated.sums import MaskedSum
+def _check_serving(
+    federation: Federation, folder: Path, node: list[Path], host: str, port: int,
+    settings: dict[str, Any],
+) -> int:  # fmt: skip
+    """Refuses whatever cannot end well, before anybody listens; rounds that were sent before."""
+    from sfumato.core import validation
 
-    if isinstance(federation.sums, MaskedSum) and directory is None:
-        raise ValueError("--directory must be given for masked sums: members' public keys")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return {
+    ledger, dataset = settings["ledger"], settings["dataset"]
+    check_folder(federation, folder, None if ledger is None else dataset)
+    check_nodes(federation, node)
+    check_listening(host, port, folder / "transport" / "port")
+    validation.positive("timeout", settings["timeout"])
+    validation.positive("patience", settings["patience"])
+    directory_of(federation, settings["directory"])
+    check_public_sum_key(federation, settings["sum_key"])
+    sent = rounds_sent(folder)
+    check_server_ledger(federation, ledger, dataset, settings["analyst"], sent)
+    server_data(federation, settings["data"])
+    federation.make_model()
+    return sent
+
+
+def _settings(
+    federation: Federation, folder: Path, log: Path, said: dict[str, Any]
+) -> dict[str, Any]:
+    """What the coordinator's process needs to know."""
+    return said | {
         "federation": federation.to_dict(),
         "run": str((folder / "run").resolve()),
-        "log": str((folder / ROUNDS).resolve()),
-        "directory": None if directory is None else str(directory.resolve()),
-        "timeout": timeout,
-        "data": data,
-        "ledger": _absolute(ledger),
-        "dataset": dataset,
-        "analyst": analyst,
+        "log": str(log),
+        "directory": _resolved(said["directory"]),
+        "sum_key": _resolved(said["sum_key"]),
+        "ledger": absolute(said["ledger"]),
     }
 
 
-def _given(federation: Federation, sum_key: Path | None) -> str | None:
-    """Where the key of hidden sums is, if that is how they are made."""
-    from sfumato.federated.sums import HiddenSum
-
-    if not isinstance(federation.sums, HiddenSum):
-        return None
-    if sum_key is None:
-        raise ValueError("--sum-key must be given for hidden sums (sfumato federate sum-key)")
-    return str(sum_key.resolve())
-
-
-def _absolute(ledger: str | None) -> str | None:
-    if ledger is None or "://" in ledger:
-        return ledger
-    return str(Path(ledger).resolve())
-
-
-def _followed(
-    leading: Leading, federation: Federation, log: Path, shown: bool, progress: bool | None
-) -> dict[str, Any]:
-    """Shows rounds as the coordinator's process tells of them, until it ends."""
-    from sfumato.federated.watching import RoundLog
-
-    rounds, seen = RoundLog(log), 0
-    with LiveRounds(federation.rounds, progress if shown else False) as live:
-        while True:
-            try:
-                result = leading.wait(0.5)
-            except TimeoutError:
-                result = None
-                done = False
-            else:
-                done = True
-            for facts in rounds.read(seen):
-                live(facts)
-                seen += 1
-            if done:
-                assert result is not None
-                return json.loads(result)
+def _resolved(path: Path | None) -> str | None:
+    return None if path is None else str(path.resolve())
 
 
 def join(
@@ -265,6 +272,7 @@ def join(
     sfumato federate join hospitals.json --keys runs/ward --address lab.example.org:8000
     --authority ca.pem --data patients.parquet --declared patients.toml
     """
+    from sfumato.cli.federate_following import say
     from sfumato.cli.federate_serving import make
     from sfumato.federated.federation import Federation
     from sfumato.federated.flower import deployment
@@ -272,29 +280,52 @@ def join(
     from sfumato.federated.member_keys import MemberKeys
 
     held, federation = MemberKeys.read(keys), Federation.read(file)
+    check_address(address)
+    check_authority(authority)
+    _check_directory(federation, directory, held)
+    check_secret_sum_key(federation, sum_key)
+    limit = check_member_ledger(federation, ledger, dataset)
     plan = {
         "federation": federation.to_dict(),
-        "sum_key": _given(federation, sum_key),
+        "sum_key": _resolved(sum_key),
         "name": held.name,
         "keys": str(keys.resolve()),
-        "directory": None if directory is None else str(directory.resolve()),
+        "directory": _resolved(directory),
         "data": data if not Path(data).exists() else str(Path(data).resolve()),
-        "declared": None if declared is None else str(declared.resolve()),
+        "declared": _resolved(declared),
         "part": None if part is None else _part(part),
         "partition": partition,
-        "ledger": _absolute(ledger),
+        "ledger": absolute(ledger),
         "dataset": dataset,
         "most_answers": most_answers,
     }
     path = keys / "plan.json"
-    write_private(path, (json.dumps(plan, indent=2) + "\n").encode())  # a ledger's URL may be secret
+    write_private(path, (json.dumps(plan, indent=2) + "\n").encode())  # URLs may be secret
     make({"plan": str(path)}, {})  # whatever is wrong is said here, before she joins
     command, surroundings = deployment.node_command(
         keys / "node-files", address, authority, held.node, _MAKE, {"plan": str(path.resolve())}
     )
-    said = f"{held.name} takes part at {address}; interrupt to leave"
-    console(stderr=True).print(said, markup=False, soft_wrap=True)
+    for text in filter(None, [limit, f"{held.name} takes part at {address}; interrupt to leave"]):
+        say(text)
     os.execve(command[0], command, surroundings)  # this process is her node from now on
+
+
+def _check_directory(federation: Federation, path: Path | None, held: MemberKeys) -> None:
+    """Refuses a directory in which she is not, or not with the key that she has."""
+    found = directory_of(federation, path)
+    if found is None:
+        return
+    if held.name not in found:
+        raise ValueError(
+            f"--directory must hold {held.name!r}, but {path} has {', '.join(map(repr, found))}: "
+            f"have {held.identity_public} put into it"
+        )
+    signed = held.identity().sign("self", held.name)
+    if not found.verify(held.name, signed, "self", held.name):
+        raise ValueError(
+            f"--directory must hold the key of {held.name!r} that is in {held.identity_public}, "
+            f"but {path} holds another: have that one put into it"
+        )
 
 
 def _part(text: str) -> list[int]:

@@ -35,7 +35,6 @@ class LiveRounds:
     Args:
         rounds: how many there will be.
         wanted: whether to show anything; None if there is a terminal.
-        epsilon_of: the odometer's reading after so many rounds.
     """
 
     def __init__(self, rounds: int, wanted: bool | None = None) -> None:

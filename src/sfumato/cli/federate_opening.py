@@ -22,8 +22,8 @@ def open_model(
 ) -> None:
     """Opens the model of a run with hidden sums; for participants, who hold the key.
 
-    The server keeps it encrypted, in its folder under run/curator/model.ckks. Keep the weights among
-    participants: whoever sees what CKKS decrypts, and knows what went in, can find the key.
+    The server keeps it encrypted, in its folder under run/curator/model.ckks. Keep the weights
+    among participants: whoever sees what CKKS decrypts, and knows what went in, can find the key.
 
     Example:
     sfumato federate open hospitals.json model.ckks --sum-key sums.key -o model.safetensors
@@ -40,8 +40,8 @@ def open_model(
     federation = Federation.read(file)
     if federation.sums.kind != "hidden":
         raise ValueError(
-            f"{file} must be a federation with hidden sums, got {federation.sums.kind}: its model is "
-            "in the server's run folder, as model.safetensors"
+            f"{file} must be a federation with hidden sums, got {federation.sums.kind}: its model "
+            "is in the server's run folder, as model.safetensors"
         )
     model = opened_model(federation, sealed.read_bytes(), CkksKeys(sum_key.read_bytes()))
     tensors = {name: value.contiguous() for name, value in model.state_dict().items()}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import ROUND_DOWN, Context, Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from sfumato.cli.federate_given import check_given
+from sfumato.cli.federate_public import records_of
 from sfumato.cli.train_options import named_values, option
 
 if TYPE_CHECKING:
-    from sfumato.data import Dataset
+    from sfumato.cli.federate_public import Public
     from sfumato.federated.federation import Federation
     from sfumato.federated.noises import Noise
     from sfumato.federated.sums import Sums
@@ -23,7 +26,26 @@ _WHO, _WORK, _NOISE, _SUM, _MODEL = "Rounds", "Contributions", "Noise", "Sums", 
 class Said:
     """Types of the options."""
 
-    Data = Annotated[str, option(_MODEL, "mnist, fashion-mnist, cifar10, digits, ... or your own.")]
+    Data = Annotated[
+        str, option(_MODEL, "mnist, fashion-mnist, cifar10, digits, labsup or census2000.")
+    ]
+    Planned = Annotated[
+        str,
+        option(
+            _MODEL,
+            "mnist, fashion-mnist, cifar10, digits, labsup, census2000; or your own with "
+            "--declared, which is not opened.",
+            "--data",
+        ),
+    ]
+    Declared = Annotated[
+        Path | None,
+        option(
+            _MODEL,
+            "What is public about data of your own: a .toml or .json file (docs/data.md). Its "
+            "records are those of all participants together.",
+        ),
+    ]
     Model = Annotated[str, option(_MODEL, "By name, or module:function (sfumato train models).")]
     ModelOption = Annotated[
         list[str] | None, option(_MODEL, "Of the model, as name=value.", "--model-option")
@@ -51,7 +73,14 @@ class Said:
     BatchSize = Annotated[int, option(_WORK, "Rows of a local step.")]
     Rate = Annotated[float, option(_WORK, "Learning rate of local training.")]
     LotRate = Annotated[float, option(_WORK, "Probability with which a record enters a round.")]
-    Records = Annotated[int | None, option(_WORK, "All participants' records together, declared.")]
+    Records = Annotated[
+        int | None,
+        option(
+            _WORK,
+            "All participants' records together, declared; by default what is published or "
+            "declared of the data.",
+        ),
+    ]
     Share = Annotated[float, option(_WORK, "Of the parameters, that selected gradients tell.")]
     NoiseKind = Annotated[
         str,
@@ -66,14 +95,19 @@ class Said:
         float | None, option(_NOISE, "Standard deviation of the noise over C, where it is added.")
     ]
     Epsilon = Annotated[
-        float | None, option(_NOISE, "Instead: meet this epsilon over all rounds ...")
+        float | None,
+        option(
+            _NOISE,
+            "Instead of --noise-multiplier: meet this epsilon over all rounds together ... (For "
+            "selected gradients each upload gets its part, epsilon over rounds.)",
+        ),
     ]
     Observer = Annotated[
         str | None,
         option(
             _NOISE,
             "... against this observer: 'released models' or 'server'. By default the server where "
-            "participants add the noise.",
+            "participants add the noise, released models where the server does.",
         ),
     ]
     Delta = Annotated[float, option(_NOISE, "At which epsilons are stated.")]
@@ -82,7 +116,8 @@ class Said:
         option(
             _NOISE,
             "The fewest participants in a sum whose noise is unknown to who looks: survivors less "
-            "one colluder. By default nine tenths of those expected, less one.",
+            "one colluder. For local and shared noise; by default nine tenths of those expected, "
+            "less one.",
         ),
     ]
     Law = Annotated[str, option(_NOISE, "Of shared noise: skellam or gaussian.")]
@@ -90,7 +125,8 @@ class Said:
         str,
         option(
             _SUM,
-            "plain: the server sees contributions; masked: their sum; hidden: ciphertexts.",
+            "plain: the server sees contributions; masked: their sum (always so with shared "
+            "noise); hidden: ciphertexts.",
             "--sum",
         ),
     ]
@@ -102,25 +138,30 @@ class Said:
     Name = Annotated[str, option(_MODEL, "For people.")]
 
 
-def federation_of(data: Dataset | None, said: dict[str, Any]) -> Federation:
+def federation_of(public: Public | None, said: dict[str, Any], given: frozenset[str]) -> Federation:
     """The federation that options say, its noise calibrated if an epsilon is.
 
     Args:
-        data: whose shape and classes; None for an account without data.
+        public: what is public about its data; None for an account without data.
         said: by the options' names.
+        given: which of them were given, and not left at their defaults.
+
+    Raises:
+        ValueError: if options contradict each other, or cannot be.
     """
     from sfumato.federated.federation import Federation
-    from sfumato.learning.recipes.inputs import input_shape
 
-    shape = (1,) if data is None else input_shape(data.train.inputs.shape[1:])
-    classes = 2 if data is None else len(data.classes)
+    check_given(said, given)
+    _check_numbers(said)
+    if "epsilon" in given:
+        said = said | {"noise_multiplier": None}
     federation = Federation(
         model=said["model"],
-        shape=shape,
-        classes=classes,
+        shape=(1,) if public is None else public.shape,
+        classes=2 if public is None else public.classes,
         participants=said["participants"],
         rounds=said["rounds"],
-        work=_work(data, said),
+        work=_work(public, said),
         noise=_noise(said),
         sums=_sums(said),
         participation=said["participation"],
@@ -131,62 +172,87 @@ def federation_of(data: Dataset | None, said: dict[str, Any]) -> Federation:
         seed=said["seed"],
         name=said["name"],
     )
-    return _calibrated(federation, said)
+    return _adapting(_calibrated(federation, said), said)
 
 
-def _work(data: Dataset | None, said: dict[str, Any]) -> Work:
+def _check_numbers(said: dict[str, Any]) -> None:
+    """What everything else is computed from."""
+    from sfumato.core import validation
+
+    validation.count("participants", said["participants"])
+    validation.count("rounds", said["rounds"])
+    validation.sample_rate("participation", said["participation"])
+    for name in ("epsilon", "noise_multiplier"):
+        if said[name] is not None:
+            shown = "--" + name.replace("_", "-")
+            validation.positive(f"{shown} (--noise none for no noise at all)", said[name])
+
+
+def _work(public: Public | None, said: dict[str, Any]) -> Work:
     from sfumato.federated.works import ClientUpdates, LotGradients, SelectedGradients
 
     local = {"steps": said["steps"], "batch_size": said["batch_size"], "rate": said["rate"]}
-    kind = said["work"]
-    if kind == "updates":
-        return ClientUpdates(**local, clip=said["clip"], quantile=said["quantile"])
-    if kind == "gradients":
-        records = said["records"] or (1 if data is None else len(data.train.labels))
-        return LotGradients(said["lot_rate"], said["clip"], records)
-    if kind == "selected":
-        if said["epsilon"] is None:
-            raise ValueError("--epsilon must be given for selected gradients: of one upload")
-        return SelectedGradients(said["epsilon"], said["share"], said["clip"], **local)
-    raise ValueError(f"--work must be updates, gradients or selected, got {kind!r}")
+    if said["work"] == "updates":
+        return ClientUpdates(**local, clip=said["clip"])  # the quantile: see _adapting
+    if said["work"] == "gradients":
+        return LotGradients(said["lot_rate"], said["clip"], records_of(public, said))
+    if said["epsilon"] is None:
+        raise ValueError("--epsilon must be given with --work selected: of all uploads together")
+    each = _part(said["epsilon"], said["rounds"])
+    return SelectedGradients(each, said["share"], said["clip"], **local)
+
+
+def _part(epsilon: float, rounds: int) -> float:
+    """What each of ``rounds`` uploads may cost, so that together they cost ``epsilon`` at most.
+
+    Rounded down to twelve digits, and to what a ledger counts in.
+    """
+    context = Context(prec=12, rounding=ROUND_DOWN)
+    each = context.divide(Decimal(repr(epsilon)), Decimal(rounds))
+    counted = each.quantize(Decimal("1e-12"), ROUND_DOWN) if each < 1 else each
+    return float(counted)
+
+
+def _adapting(federation: Federation, said: dict[str, Any]) -> Federation:
+    """With a clip norm that adapts, which costs nothing: so the noise was found without it."""
+    if said["quantile"] is None or said["work"] != "updates":
+        return federation
+    work = replace(federation.work, quantile=said["quantile"])  # type: ignore[call-arg]
+    return replace(federation, work=work)
 
 
 def _noise(said: dict[str, Any]) -> Noise:
     from sfumato.federated.noises import CentralNoise, LocalNoise, NoNoise, SharedNoise
 
-    kind, first = said["noise"], said["noise_multiplier"] or 1.0
-    least = _least(said)
+    kind, least = said["noise"], _least(said)
     if said["work"] == "selected" or kind == "none":
         return NoNoise()
-    if said["noise_multiplier"] is None and said["epsilon"] is None:
-        raise ValueError("--epsilon or --noise-multiplier must be given, or --noise none")
+    first = 1.0 if said["noise_multiplier"] is None else said["noise_multiplier"]
     if kind == "central":
         return CentralNoise(first)
     if kind == "local":
         return LocalNoise(first, least)
-    if kind == "shared":
-        return SharedNoise(first, least, said["law"])
-    raise ValueError(f"--noise must be central, local, shared or none, got {kind!r}")
+    return SharedNoise(first, least, said["law"])
 
 
 def _least(said: dict[str, Any]) -> int:
-    return said["least"] or max(1, int(0.9 * said["participation"] * said["participants"]) - 1)
+    if said["least"] is not None:
+        return said["least"]
+    return max(1, int(0.9 * said["participation"] * said["participants"]) - 1)
 
 
 def _sums(said: dict[str, Any]) -> Sums:
     from sfumato.federated.sums import HiddenSum, MaskedSum, PlainSum
 
-    kind = said["sum"]
-    if kind == "masked" or (kind == "plain" and said["noise"] == "shared"):
-        usual = max(2, 2 * said["participants"] // 3 + 1)
-        if said["noise"] == "shared":
-            usual = max(usual, _least(said) + 1)
-        return MaskedSum(said["threshold"] or usual)
-    if kind == "plain":
-        return PlainSum()
+    kind, shared = said["sum"], said["noise"] == "shared" and said["work"] != "selected"
     if kind == "hidden":
         return HiddenSum()
-    raise ValueError(f"--sum must be plain, masked or hidden, got {kind!r}")
+    if kind == "plain" and not shared:
+        return PlainSum()
+    if said["threshold"] is not None:
+        return MaskedSum(said["threshold"])
+    usual = max(2, 2 * said["participants"] // 3 + 1)
+    return MaskedSum(max(usual, _least(said) + 1) if shared else usual)
 
 
 def _calibrated(federation: Federation, said: dict[str, Any]) -> Federation:
@@ -194,14 +260,13 @@ def _calibrated(federation: Federation, said: dict[str, Any]) -> Federation:
     from sfumato.federated.noises import LocalNoise, NoNoise
     from sfumato.federated.views import RELEASED, SERVER
 
-    if said["epsilon"] is None or isinstance(federation.noise, NoNoise):
-        return federation
     usual = SERVER if isinstance(federation.noise, LocalNoise) else RELEASED
-    return calibrated(federation, said["epsilon"], said["observer"] or usual)
-
-
-def read_federation(path: Path, **changes: Any) -> Federation:
-    """From a file, with what is given on the command line instead."""
-    from sfumato.federated.federation import Federation
-
-    return replace(Federation.read(path), **changes)
+    observer = usual if said["observer"] is None else said["observer"]
+    federation.view(observer)  # or says that there is none
+    if isinstance(federation.noise, NoNoise):
+        return federation
+    if said["epsilon"] is not None:
+        return calibrated(federation, said["epsilon"], observer)
+    if said["noise_multiplier"] is None:
+        raise ValueError("--epsilon or --noise-multiplier must be given, or --noise none")
+    return federation

@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from sfumato.core import validation
+from sfumato.core.events import promises_nothing, repeat
 from sfumato.data import Dataset
 from sfumato.federated.coordinator import Coordinator, Trained
 from sfumato.federated.exchange import Engine, Participant
@@ -28,12 +29,54 @@ from sfumato.federated.member import Member
 from sfumato.federated.partitions import partition
 from sfumato.federated.secure.keys import Directory, IdentityKey
 from sfumato.federated.sums import HiddenSum, MaskedSum
+from sfumato.federated.views import RELEASED, round_event
 from sfumato.federated.watching import RoundFacts
 from sfumato.learning.recipes.inputs import inputs_of, labels_of
+from sfumato.learning.runs.folder import RunFolder
 
-__all__ = ["Crowd", "Simulation"]
+__all__ = ["Crowd", "Simulation", "check_engine", "check_ledger"]
 
 _HEADER = "sfumato"
+
+
+def check_engine(engine: str) -> None:
+    """Refuses one that there is not."""
+    if engine not in ("process", "flower"):
+        validation.fail("engine", "'process' or 'flower'", engine)
+
+
+def check_ledger(federation: Federation, ledger: str, dataset: str, rounds: int) -> None:
+    """Refuses a ledger that cannot pay for so many rounds; nothing is charged.
+
+    Raises:
+        ValueError: if it, or the data set in it, is not there, protects something else or has not
+            enough left.
+    """
+    from sfumato.ledger import Ledger
+
+    event = round_event(federation, RELEASED)
+    if promises_nothing(event):
+        raise ValueError(
+            "a ledger cannot pay for rounds without noise: give noise (--noise central), or no "
+            "--ledger"
+        )
+    book = Ledger(ledger, create=False)
+    try:
+        unit = book.terms(dataset).unit
+        if unit != event.unit_name:
+            raise ValueError(
+                f"--dataset must be one whose budget protects one {event.unit_name}, as the "
+                f"federation does, but that of {dataset!r} protects one {unit}: sfumato ledger "
+                f"create NAME --unit {event.unit_name} --neighbours {event.relation.value} ..."
+            )
+        found = book.preview(dataset, repeat(event, rounds))
+        if not found.passes:
+            raise ValueError(
+                f"--dataset {dataset} must have budget left for {rounds} rounds (sfumato federate "
+                f"plan says how much they need): {found.events[0].reason}"
+            )
+    finally:
+        book.close()
 
 
 @final
@@ -140,6 +183,10 @@ def _made_keys(federation: Federation, names: Sequence[str]) -> dict[str, bytes]
     return {}
 
 
+def _nothing() -> None:
+    """Done when all is ready."""
+
+
 @final
 class Simulation:
     """One data set, cut up among participants.
@@ -170,11 +217,23 @@ class Simulation:
         ledger: str | None,
         dataset: str,
         watch: Callable[[RoundFacts], None],
+        ready: Callable[[], None] = _nothing,
     ) -> Trained:
-        """All rounds."""
-        if engine not in ("process", "flower"):
-            validation.fail("engine", "'process' or 'flower'", engine)
-        told, crowd = (out, ledger, dataset, watch), self.crowd
+        """All rounds.
+
+        Args:
+            engine: "process" or "flower".
+            out: the run's folder.
+            ledger: to charge.
+            dataset: whose budget in it.
+            watch: is told of every round.
+            ready: called when nothing is wrong with all of these, before the first round.
+        """
+        check_engine(engine)
+        if ledger is not None:
+            begun = out is not None and RunFolder(out).begun  # then some are paid for
+            check_ledger(self.federation, ledger, dataset, 1 if begun else self.federation.rounds)
+        told, crowd = (out, ledger, dataset, watch, ready), self.crowd
         if engine == "process":
             everyone = {name: crowd.participant(i) for i, name in enumerate(crowd.names)}
             return self._lead(InProcess(everyone), *told)
@@ -194,6 +253,7 @@ class Simulation:
         ledger: str | None,
         dataset: str,
         watch: Callable[[RoundFacts], None],
+        ready: Callable[[], None],
     ) -> Trained:
         from sfumato.ledger import Ledger
 
@@ -201,10 +261,12 @@ class Simulation:
         if ledger is not None:
             options |= {"ledger": Ledger(ledger, create=False), "dataset": dataset}
         every = max(1, self.federation.rounds // 20)
-        return Coordinator(
+        coordinator = Coordinator(
             self.federation, engine, folder=out, test=self.test, test_every=every, watch=watch,
             **options,
-        ).train()  # fmt: skip
+        )  # fmt: skip
+        ready()
+        return coordinator.train()
 
 
 @final

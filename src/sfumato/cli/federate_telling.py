@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.cli.output import console, number, plain_table, print_json
+from sfumato.federated.sums import MaskedSum
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from sfumato.federated.federation import Federation
 
-__all__ = ["print_trained", "public_facts", "views_table"]
+__all__ = ["may_drop_out", "print_trained", "public_facts", "views_table"]
 
 
 def public_facts(federation: Federation) -> dict[str, Any]:
@@ -37,6 +38,19 @@ def views_table(federation: Federation) -> Table:
         shown = "nobody" if math.isinf(promise.epsilon) else who
         table.add_row(view.observer, view.sees, number(promise.epsilon), shown)
     return table
+
+
+def may_drop_out(federation: Federation) -> str:
+    """How many participants a round can do without, in words; empty if that is all of them."""
+    least, masked = federation.least, isinstance(federation.sums, MaskedSum)
+    if not least:
+        return ""
+    if federation.participation < 1:
+        return f"used if {least} answer, of about {federation.expected:.4g} who are asked"
+    lost = federation.participants - least
+    many = f"{least} of {federation.participants}"
+    need = f"a masked sum opens for {many}" if masked else f"used if {many} answer"
+    return f"{need}: {lost or 'no participant'} may drop out"
 
 
 def print_trained(

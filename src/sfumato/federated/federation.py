@@ -196,12 +196,14 @@ def _check_parts(federation: Federation) -> None:
     if isinstance(noise, SharedNoise) and not isinstance(sums, MaskedSum):
         raise ValueError(
             "noise in shares needs a masked sum: a share alone protects nobody whose message is "
-            "seen. Give sums=MaskedSum(threshold=...), or LocalNoise"
+            "seen. Give sums=MaskedSum(threshold=...) (--sum masked --threshold T), or LocalNoise "
+            "(--noise local)"
         )
     if isinstance(sums, HiddenSum) and isinstance(noise, CentralNoise):
         raise ValueError(
-            "a server that sees ciphertexts cannot add noise: give LocalNoise, whose noise is in "
-            "the contributions, or a masked sum with SharedNoise"
+            "a server that sees ciphertexts cannot add noise: give LocalNoise (--noise local), "
+            "whose noise is in the contributions, or a masked sum with SharedNoise (--sum masked "
+            "--noise shared)"
         )
     if isinstance(sums, HiddenSum) and federation.server_momentum:
         validation.fail(
@@ -210,19 +212,57 @@ def _check_parts(federation: Federation) -> None:
             federation.server_momentum,
         )
     if isinstance(work, SelectedGradients) and not isinstance(noise, NoNoise):
-        raise ValueError("selected gradients carry noise of their own: give noise=NoNoise()")
+        raise ValueError(
+            "selected gradients carry noise of their own: give noise=NoNoise() (--noise none)"
+        )
     if isinstance(work, ClientUpdates) and work.quantile is not None:
-        if not isinstance(noise, CentralNoise | NoNoise):
-            raise ValueError("a clip norm that adapts needs CentralNoise: give quantile=None")
-        if isinstance(noise, CentralNoise):
-            adaptive = work.adaptive(federation.expected)
-            assert adaptive is not None
-            adaptive.noise_scales(noise.multiplier, (work.clip,))  # or says why not
+        _check_quantile(federation, work)
+    if isinstance(noise, LocalNoise | SharedNoise):
+        _check_least(federation.participants, noise)
     if isinstance(sums, MaskedSum):
         _check_masks(federation, sums)
-    if federation.least > federation.participants:
+
+
+def _check_quantile(federation: Federation, work: ClientUpdates) -> None:
+    """A clip norm that adapts counts norms, with noise of their own."""
+    noise = federation.noise
+    if isinstance(noise, NoNoise):
+        return
+    if not isinstance(noise, CentralNoise):
+        raise ValueError(
+            "a clip norm that adapts needs CentralNoise (--noise central): give that, or "
+            "quantile=None (no --quantile)"
+        )
+    adaptive = work.adaptive(federation.expected)
+    assert adaptive is not None
+    assert adaptive.count_noise is not None
+    needed = noise.multiplier * federation.expected / (2 * adaptive.count_noise)
+    if federation.expected <= needed:
+        raise ValueError(
+            f"quantile needs more than {needed:.4g} participants in a round at a noise multiplier "
+            f"of {noise.multiplier:.4g}, got {federation.expected:.4g}: counting norms would cost "
+            "more than the round may. Give more participants (--participants), less noise, or "
+            "quantile=None (no --quantile)"
+        )
+    adaptive.noise_scales(noise.multiplier, (work.clip,))  # or says why not
+
+
+def _check_least(participants: int, noise: LocalNoise | SharedNoise) -> None:
+    """As many as are promised, and those who may look besides, must be there at all."""
+    colluders, most = noise.colluders, participants - noise.colluders
+    if most < 1:
         validation.fail(
-            "least", f"at most {federation.participants} participants", federation.least
+            "participants",
+            f"at least {1 + colluders} with {noise.kind} noise: {colluders} may look and know "
+            "their own",
+            participants,
+        )
+    if noise.least > most:
+        validation.fail(
+            "least",
+            f"at most {most} of {participants} participants, besides whom {colluders} may look "
+            "(colluders)",
+            noise.least,
         )
 
 
@@ -231,13 +271,19 @@ def _check_masks(federation: Federation, sums: MaskedSum) -> None:
     noise = federation.noise
     if isinstance(noise, LocalNoise):
         raise ValueError(
-            "local noise under a masked sum is noise in shares: give SharedNoise, whose integers "
-            "are exact, with a multiplier of sqrt(least) times as much"
+            "local noise under a masked sum is noise in shares: give SharedNoise (--noise shared), "
+            "whose integers are exact, with a multiplier of sqrt(least) times as much"
         )
     if federation.participation < 1:
         raise ValueError(
-            "masked sums need to know who takes part: give participation=1 (participants who are "
-            "drawn at random would be on the list that all of them see)"
+            "masked sums need to know who takes part: give participation=1 (--participation 1); "
+            "participants who are drawn at random would be on the list that all of them see"
+        )
+    if sums.threshold > federation.participants:
+        validation.fail(
+            "threshold",
+            f"at most the {federation.participants} participants, or no sum would ever open",
+            sums.threshold,
         )
     colluders = noise.colluders if isinstance(noise, SharedNoise) else 0
     if 2 * sums.threshold <= federation.participants + colluders:

@@ -59,7 +59,7 @@ class MemberKeys:
             key = IdentityKey.generate()
             write_private(identity, key.to_bytes())
             public.write_text(json.dumps({"name": name, "key": key.public.hex()}) + "\n")
-        held = json.loads(public.read_text())["name"]
+        held = _public(public)["name"]
         if held != name:
             validation.fail("name", f"{held!r}, whose keys are in {folder}", name)
         return cls(name, node.private, node.public, identity, public)
@@ -74,7 +74,13 @@ class MemberKeys:
         public = Path(folder) / "identity.pub"
         if not public.exists():
             raise ValueError(f"{folder} must hold a member's keys: sfumato federate keys {folder}")
-        return cls.make(folder, json.loads(public.read_text())["name"])
+        for name in ("identity", "node", "node.pub"):
+            if not (Path(folder) / name).exists():
+                raise ValueError(
+                    f"{folder} must hold all of a member's keys, but {name} is missing: put it "
+                    "back, or make keys in a new folder and have them registered"
+                )
+        return cls.make(folder, _public(public)["name"])
 
     def identity(self) -> IdentityKey:
         """The key that signs."""
@@ -82,17 +88,46 @@ class MemberKeys:
 
 
 def write_directory(path: str | Path, publics: Iterable[str | Path]) -> None:
-    """A directory of these ``identity.pub`` files."""
+    """A directory of these ``identity.pub`` files.
+
+    Raises:
+        ValueError: if one is no such file, or a name or a key is there twice.
+    """
     found: dict[str, str] = {}
     for each in publics:
-        held = json.loads(Path(each).read_text())
+        held = _public(Path(each))
         if held["name"] in found:
             validation.fail("names", "different", held["name"])
         found[held["name"]] = held["key"]
+    _directory(found)
     Path(path).write_text(json.dumps(found, indent=2) + "\n")
 
 
 def read_directory(path: str | Path) -> Directory:
-    """The members' public keys."""
-    held = json.loads(Path(path).read_text())
+    """The members' public keys.
+
+    Raises:
+        ValueError: if the file holds no directory.
+    """
+    try:
+        return _directory(json.loads(Path(path).read_bytes()))
+    except (ValueError, TypeError, AttributeError, IsADirectoryError) as error:
+        raise ValueError(
+            f"{path} must be a directory of members' keys (sfumato federate directory {path} "
+            f"*/identity.pub), but is not: {error}"
+        ) from None
+
+
+def _directory(held: dict[str, str]) -> Directory:
     return Directory({name: bytes.fromhex(key) for name, key in held.items()})
+
+
+def _public(path: Path) -> dict[str, str]:
+    """Name and key of an ``identity.pub``."""
+    try:
+        held = json.loads(path.read_bytes())
+        return {"name": held["name"], "key": bytes.fromhex(held["key"]).hex()}
+    except (ValueError, TypeError, KeyError, IsADirectoryError):
+        raise ValueError(
+            f"{path} must be a member's identity.pub (sfumato federate keys), but is not"
+        ) from None

@@ -16,7 +16,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.core import validation
 
-__all__ = ["by_dirichlet", "by_shards", "evenly", "partition", "partition_names"]
+__all__ = [
+    "by_dirichlet",
+    "by_shards",
+    "check_partition",
+    "evenly",
+    "partition",
+    "partition_names",
+]
 
 Part = NDArray[np.int64]
 """Which rows one participant has."""
@@ -40,11 +47,16 @@ def partition(
         how: "even", "shards" (two classes each, nearly) or "dirichlet" (concentration 0.3).
         seed: of the cut.
     """
-    if how not in _NAMES:
-        validation.fail("partition", f"one of {', '.join(_NAMES)}", how)
+    check_partition(how)
     if how == "even":
         return evenly(len(np.asarray(labels)), participants, seed=seed)
     return {"shards": by_shards, "dirichlet": by_dirichlet}[how](labels, participants, seed=seed)
+
+
+def check_partition(how: str) -> None:
+    """Refuses a cut that there is not."""
+    if how not in _NAMES:
+        validation.fail("partition", f"one of {', '.join(_NAMES)}", how)
 
 
 def evenly(rows: int, participants: int, *, seed: int = 0) -> list[Part]:
@@ -63,7 +75,13 @@ def by_shards(
     """
     found = np.asarray(labels)
     total = participants * validation.count("shards", shards)
-    _enough(len(found), total)
+    most = len(found) // shards
+    if validation.count("participants", participants) > most:
+        validation.fail(
+            "participants",
+            f"at most {most} for {shards} shards each of {len(found)} rows (or another partition)",
+            participants,
+        )
     random = np.random.default_rng(seed)
     shuffled = random.permutation(len(found))
     ordered = shuffled[np.argsort(found[shuffled], kind="stable")]

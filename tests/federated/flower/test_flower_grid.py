@@ -177,3 +177,15 @@ def test_waiting_for_participants() -> None:
 def test_bad_timeouts(timeout: float) -> None:
     with pytest.raises(ValueError, match="timeout"):
         list(GridEngine(FakeGrid({})).exchange({}, timeout=timeout))
+
+
+def test_who_waits_is_told_how_many_are_there() -> None:
+    grid = FakeGrid({})
+    told: list[int] = []
+
+    def watch(present: int) -> None:
+        told.append(present)
+        grid.nodes[len(grid.nodes)] = lambda message: None
+
+    assert len(GridEngine(grid).wait_for(3, timeout=60.0, watch=watch)) == 3
+    assert told == [0, 1, 2]

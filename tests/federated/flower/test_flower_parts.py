@@ -95,6 +95,26 @@ def test_a_process_is_ended_with_all_it_started(tmp_path: Path) -> None:
         process.kill()
 
 
+def test_what_it_leaves_behind_is_ended_too(tmp_path: Path) -> None:
+    """It ends when it is asked to, and its child, in a group of its own, does not."""
+    grandchild = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    grandchild += "print('up', flush=True); time.sleep(600)"
+    child = "import subprocess, sys, time\n"
+    child += f"p = subprocess.Popen([sys.executable, '-c', {grandchild!r}], start_new_session=True)"
+    child += "\nprint('pid', p.pid, flush=True); time.sleep(600)"
+    process = start("parent", [sys.executable, "-c", child], tmp_path)
+    try:
+        wait_until(
+            "both are up", lambda: "up" in process.last_words(), timeout=60.0, processes=[process]
+        )
+        pid = int(process.last_words().split("pid ")[1].split()[0])
+        process.stop(grace=30.0)
+        assert process.wait(1.0) == -signal.SIGTERM
+        wait_until("its child is gone", lambda: not _runs(pid), timeout=30.0)
+    finally:
+        process.kill()
+
+
 def _runs(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

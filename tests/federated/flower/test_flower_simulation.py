@@ -23,6 +23,7 @@ def make(config: Mapping[str, object], state: MutableMapping[str, bytes]) -> Par
     return Counter()
 
 
+@pytest.mark.slow  # Ray alone takes half a minute to start on two busy cores
 def test_five_participants_three_exchanges() -> None:
     before = dict(os.environ)
     rounds: list[dict[str, bytes | None]] = []

@@ -25,6 +25,7 @@ from sfumato.federated.flower.certificates import write_private
 from sfumato.federated.flower.client import client_app
 from sfumato.federated.flower.grid import GridEngine
 from sfumato.federated.flower.naming import named
+from sfumato.ledger import BudgetExceeded
 
 __all__ = ["FOLDER", "MAKE", "client", "is_led", "server"]
 
@@ -52,17 +53,31 @@ def _lead(grid: Grid, context: Context) -> None:
     _pull_quickly()
     with open(folder / _LOCK, "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        (folder / f"{plan['id']}.started").touch(mode=0o600)
+        identifier = plan["id"]
+        (folder / f"{identifier}.started").touch(mode=0o600)
         try:
             engine = GridEngine(grid, most_bytes=plan["most_bytes"])
-            engine.wait_for(plan["least"], timeout=plan["patience"])
+            engine.wait_for(
+                plan["least"],
+                timeout=plan["patience"],
+                watch=lambda present: _tell(folder, identifier, "present", str(present).encode()),
+            )
+            (folder / f"{identifier}.began").touch(mode=0o600)
             result = named(plan["lead"])(engine, plan["settings"])
             if result is not None and not isinstance(result, bytes):
                 raise TypeError(f"{plan['lead']} must return bytes or None, got {type(result)}")
-        except BaseException:
-            _finish(folder, plan["id"], "error", traceback.format_exc().encode())
+        except BaseException as error:
+            _tell(folder, identifier, "error", _described(error))
             raise
-        _finish(folder, plan["id"], "none" if result is None else "result", result or b"")
+        _tell(folder, identifier, "none" if result is None else "result", result or b"")
+
+
+def _described(error: BaseException) -> bytes:
+    """As JSON; for whoever waits, to read (:class:`~.leading.LeadFailed`)."""
+    budget, value = isinstance(error, BudgetExceeded), isinstance(error, ValueError | OSError)
+    kind = "budget" if budget else "value" if value else "other"
+    said = str(error) or type(error).__name__
+    return json.dumps({"kind": kind, "said": said, "trace": traceback.format_exc()}).encode()
 
 
 def _pull_quickly() -> None:
@@ -77,7 +92,7 @@ def _pull_quickly() -> None:
     module.pull_objects = functools.partial(pull_objects, initial_backoff=0.1, max_time=120.0)
 
 
-def _finish(folder: Path, identifier: str, kind: str, data: bytes) -> None:
+def _tell(folder: Path, identifier: str, kind: str, data: bytes) -> None:
     """All of it is there as soon as its name is."""
     beside = folder / f"{identifier}.new"
     write_private(beside, data)

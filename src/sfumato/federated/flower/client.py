@@ -13,7 +13,8 @@ remember goes into ``state``, and what she needs to find her data into the node'
     >>> app = client_app(lambda node_config, state: Counter(state))
 
 An exception's text may quote a private row, so it never leaves: the coordinator learns that the
-participant could not answer, and the node's own log says why.
+participant could not answer, with a reason from a fixed list
+(:mod:`~sfumato.federated.flower.refusals`) or none, and the node's own log says why.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from flwr.common.constant import ErrorCode
 from sfumato.federated.exchange import Participant
 from sfumato.federated.flower.grid import MESSAGE_TYPE
 from sfumato.federated.flower.records import bytes_of, content_of
+from sfumato.federated.flower.refusals import FAILED, is_refusal, public_reason
 from sfumato.federated.flower.state import FolderState, RecordState
 
-__all__ = ["FAILED", "STATE_FOLDER", "Make", "client_app", "reply_to"]
+__all__ = ["FAILED", "STATE_FOLDER", "Make", "client_app", "failure", "reply_to"]
 
 Make = Callable[[Mapping[str, object], MutableMapping[str, bytes]], Participant]
 """Makes a participant from the node's configuration and what she remembers."""
@@ -38,7 +40,6 @@ Make = Callable[[Mapping[str, object], MutableMapping[str, bytes]], Participant]
 STATE_FOLDER = "state-folder"
 """The name in the node's configuration of the folder in which she remembers."""
 
-FAILED = "the participant could not answer"
 _log = logging.getLogger(__name__)
 
 
@@ -63,14 +64,17 @@ def client_app(make: Make) -> ClientApp:
 
 
 def reply_to(message: Message, participant: Participant) -> Message:
-    """Her answer, or an error that says nothing but that there is none."""
+    """Her answer, or an error that says no more than may be told."""
     try:
         return Message(content_of(participant.answer(bytes_of(message.content))), reply_to=message)
-    except Exception:
-        _log.exception("the participant could not answer")
-        return failure(message)
+    except Exception as error:
+        if is_refusal(error):
+            _log.warning("refused: %s", " ".join(str(error).split()))
+        else:
+            _log.exception("the participant could not answer")
+        return failure(message, public_reason(error))
 
 
-def failure(message: Message) -> Message:
-    """The same words whatever went wrong."""
-    return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, FAILED), reply_to=message)
+def failure(message: Message, reason: str = FAILED) -> Message:
+    """There is no answer; the reason is one of those that may be told."""
+    return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)

@@ -25,7 +25,6 @@ import shutil
 import ssl
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -33,61 +32,15 @@ from typing import Any, Literal, Self, final
 
 from sfumato.core import validation
 from sfumato.federated.flower.app_folder import write_app_folder, write_connection
-from sfumato.federated.flower.apps import FOLDER, MAKE, is_led
+from sfumato.federated.flower.apps import FOLDER, MAKE
 from sfumato.federated.flower.certificates import make_certificates, write_private
 from sfumato.federated.flower.client import STATE_FOLDER
+from sfumato.federated.flower.leading import LeadFailed, Leading
 from sfumato.federated.flower.naming import check_name
 from sfumato.federated.flower.processes import Started, free_port, start, wait_until
 from sfumato.federated.flower.quiet import environment
 
-__all__ = ["Coordinator", "Leading", "join", "node_command", "serve"]
-
-
-@final
-class Leading:
-    """A run that has been started.
-
-    Args:
-        folder: the coordinator's.
-        identifier: the run's, in our files.
-        superlink: on which it depends.
-    """
-
-    def __init__(self, folder: Path, identifier: str, superlink: Started) -> None:
-        self._folder, self._id, self._superlink = folder, identifier, superlink
-
-    def wait(self, timeout: float = 86_400.0) -> bytes | None:
-        """What ``lead`` returned.
-
-        Raises:
-            RuntimeError: if it failed, or was killed, or the SuperLink was.
-            TimeoutError: if it goes on for longer.
-        """
-        end = time.monotonic() + timeout
-        while True:
-            died = not self._superlink.alive or (self.started and not is_led(self._folder))
-            for kind in ("result", "none", "error"):  # looked for after it was seen to have ended
-                path = self._folder / f"{self._id}.{kind}"
-                if path.exists():
-                    return self._outcome(kind, path.read_bytes())
-            if died:
-                raise RuntimeError(
-                    f"the coordinator's run ended without a result: {self._superlink.last_words()}"
-                )
-            if time.monotonic() > end:
-                raise TimeoutError(f"the run goes on after {timeout:g} s")
-            time.sleep(0.1)
-
-    @property
-    def started(self) -> bool:
-        """Whether ``lead`` is, or was, at work."""
-        return (self._folder / f"{self._id}.started").exists()
-
-    @staticmethod
-    def _outcome(kind: str, data: bytes) -> bytes | None:
-        if kind == "error":
-            raise RuntimeError(f"lead failed: {data.decode(errors='replace')}")
-        return data if kind == "result" else None
+__all__ = ["Coordinator", "LeadFailed", "Leading", "join", "node_command", "serve"]
 
 
 @final

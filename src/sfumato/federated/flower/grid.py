@@ -14,14 +14,16 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, final
 
 from flwr.app import Message
+from flwr.common.constant import ErrorCode
 
 from sfumato.core import validation
 from sfumato.federated.exchange import Reply
 from sfumato.federated.flower.records import bytes_of, content_of
+from sfumato.federated.flower.refusals import FAILED, is_public
 from sfumato.federated.wire import Malformed
 
 if TYPE_CHECKING:
@@ -31,6 +33,11 @@ __all__ = ["MESSAGE_TYPE", "GridEngine"]
 
 MESSAGE_TYPE = "query.sfumato"
 _PAUSES = (0.05, 1.0)  # seconds between two looks at a lane: at first, and at most
+_LONGEST = 200  # of a reason that is shown
+
+
+def _nobody(present: int) -> None:
+    """Nobody watches."""
 
 
 @final
@@ -52,14 +59,24 @@ class GridEngine:
         """Those who are online, by their number."""
         return [str(node) for node in sorted(self._grid.get_node_ids())]
 
-    def wait_for(self, least: int, *, timeout: float = 600.0) -> Sequence[str]:
+    def wait_for(
+        self, least: int, *, timeout: float = 600.0, watch: Callable[[int], None] = _nobody
+    ) -> Sequence[str]:
         """Waits until at least so many are online.
+
+        Args:
+            least: how many.
+            timeout: seconds.
+            watch: is told how many are there, whenever that changes.
 
         Raises:
             TimeoutError: if they are not within so many seconds.
         """
-        end = time.monotonic() + timeout
+        end, last = time.monotonic() + timeout, -1
         while len(present := self.participants()) < least:
+            if len(present) != last:
+                last = len(present)
+                watch(last)
             if time.monotonic() > end:
                 raise TimeoutError(
                     f"{len(present)} participants within {timeout:g} s, {least} are needed"
@@ -136,8 +153,18 @@ class GridEngine:
 
     def _read(self, name: str, message: Message) -> Reply:
         if message.has_error():
-            return Reply(name, None, f"{message.error.reason} (Flower's code {message.error.code})")
+            return Reply(name, None, _why(message.error.code, message.error.reason or ""))
         try:
             return Reply(name, bytes_of(message.content, most_bytes=self._most_bytes))
         except Malformed as error:
             return Reply(name, None, str(error))
+
+
+def _why(code: int, reason: str) -> str:
+    """For the operator: a participant's reason if it is on the list, and Flower's own as it is."""
+    if is_public(reason):
+        return reason
+    if code == ErrorCode.CLIENT_APP_RAISED_EXCEPTION:
+        return FAILED
+    shown = "".join(letter if letter.isprintable() else " " for letter in reason[:_LONGEST])
+    return f"{shown} (Flower's code {code})"

@@ -11,11 +11,13 @@ differs from ``flower-supernode`` in four ways.
   while it answered says so when it comes back, instead of letting the coordinator wait.
 - It is known to be gone after 20 seconds instead of 60.
 
-It waits for a SuperLink that is not there (yet, or for a while). It ends if it is refused.
+It waits for a SuperLink that is not there (yet, or for a while), says so once, and asks ever less
+often, every half a minute at least. It ends if it is refused.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import signal
@@ -68,12 +70,49 @@ __all__ = ["Node", "RefusedError", "connect", "main"]
 
 _HEARTBEAT = 10.0  # Flower's least; a node counts as gone after two
 _PAUSES = (0.1, 1.0)  # seconds between two looks: after a message, and when nothing happens
+_LONGEST = 30.0  # seconds between two tries while nobody answers
+_GATEWAY = (502, 503, 504)  # somebody answers for one who is not there
 _log = logging.getLogger(__name__)
 
 
 @final
 class RefusedError(PermissionError):
     """The SuperLink does not want this node, or is not who it should be."""
+
+
+@final
+class _Line:
+    """Whether somebody answers at the other end; what is said of that is said once.
+
+    Args:
+        address: of the other end.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._last, self._pause = "", 0.0
+
+    @property
+    def broken(self) -> bool:
+        """Whether nobody answered when it was last tried."""
+        return bool(self._last)
+
+    def failed(self, error: httpx.HTTPError) -> float:
+        """Seconds to wait before the next try."""
+        said = f"nobody answers at {self.address}"
+        if isinstance(error, httpx.HTTPStatusError):
+            status = error.response.status_code
+            said = said if status in _GATEWAY else f"{self.address} answers {status}"
+        if said != self._last:
+            _log.warning("%s, trying again", said)
+        self._last, self._pause = said, min(max(1.0, 2 * self._pause), _LONGEST)
+        return self._pause
+
+    def answered(self) -> None:
+        """Somebody did."""
+        if self._last:
+            _log.info("back: %s answers again", self.address)
+        self._last, self._pause = "", 0.0
 
 
 @final
@@ -87,6 +126,7 @@ class Node:
         config: the node's configuration.
         state: what the participant remembers.
         book: what the node itself remembers.
+        address: of the SuperLink, for the log.
     """
 
     def __init__(
@@ -98,7 +138,9 @@ class Node:
         *,
         state: MutableMapping[str, bytes],
         book: MutableMapping[str, bytes],
+        address: str = "the SuperLink",
     ) -> None:
+        self._line = _Line(address)
         self._client, self._public_key = client, public_key
         self._make, self._config, self._state, self._book = make, config, state, book
         self._participant: Participant | None = None
@@ -123,30 +165,42 @@ class Node:
             return
         _log.info("node %d is in", self._node.node_id)
         threading.Thread(target=self._beat, daemon=True).start()
-        pause, longest = _PAUSES
+        pause = _PAUSES[0]
         while not self._stop.is_set():
-            try:
-                worked = self._work()
-            except httpx.TransportError as error:
-                _log.warning("no SuperLink (%s)", type(error).__name__)
-                worked, pause = False, longest
-            except httpx.HTTPStatusError as error:
-                if error.response.status_code == httpx.codes.UNAUTHORIZED:
-                    raise RefusedError("the SuperLink no longer knows this node's key") from None
-                _log.warning("the SuperLink answers %d", error.response.status_code)
-                worked, pause = False, longest
-            except Exception:  # whatever it sent: one message must not end the node
-                _log.exception("a message could not be handled")
-                worked, pause = False, longest
-            pause = _PAUSES[0] if worked else min(pause * 1.1, longest)
+            pause = self._turn(pause)
             self._stop.wait(pause)
-        self._client.DeactivateNode(DeactivateNodeRequest(node_id=self._node.node_id))
+        try:
+            self._leave(self._node.node_id)
+        except httpx.TransportError:
+            _log.info("left; nobody answers at %s to be told so", self._line.address)
+        else:
+            _log.info("left")
+
+    def _turn(self, pause: float) -> float:
+        """Looks for a message once; how long to wait before the next look."""
+        try:
+            if self._line.broken:  # who was silent for long counts as gone
+                self._client.SendNodeHeartbeat(self._heartbeat())
+            worked = self._work()
+        except httpx.TransportError as error:
+            _refuse_strangers(error)
+            return self._line.failed(error)
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code == httpx.codes.UNAUTHORIZED:
+                raise RefusedError("the SuperLink no longer knows this node's key") from None
+            return self._line.failed(error)
+        except Exception:  # whatever it sent: one message must not end the node
+            _log.exception("a message could not be handled")
+            return _PAUSES[1]
+        self._line.answered()
+        return _PAUSES[0] if worked else min(pause * 1.1, _PAUSES[1])
 
     def _activate(self, patience: float) -> bool:
         """Whether it is in; False if it was told to stop before that."""
         end = time.monotonic() + patience
         known = int(self._book.get("node-id", b"0"))
         while not self._stop.is_set():
+            pause = _PAUSES[1]
             try:
                 if known:  # a predecessor that was killed is still held to be online
                     self._leave(known)
@@ -155,19 +209,20 @@ class Node:
                 )
                 self._node = ProtoNode(node_id=self._client.ActivateNode(request).node_id)
                 self._book["node-id"] = str(self._node.node_id).encode()
+                self._line.answered()
                 return True
             except httpx.HTTPStatusError as error:
-                gateway = error.response.status_code in (502, 503, 504)
-                if not gateway and time.monotonic() > end:
+                if error.response.status_code in _GATEWAY:
+                    pause = self._line.failed(error)
+                elif time.monotonic() > end:
                     raise RefusedError(
                         "the SuperLink refuses this node: its key is not registered, or another "
                         "node with the same key is online"
                     ) from None
             except httpx.TransportError as error:
-                if "CERTIFICATE_VERIFY_FAILED" in str(error):
-                    raise RefusedError(f"this is not our SuperLink: {error}") from None
-                _log.warning("no SuperLink yet (%s)", type(error).__name__)
-            self._stop.wait(_PAUSES[1])
+                _refuse_strangers(error)
+                pause = self._line.failed(error)
+            self._stop.wait(pause)
         return False
 
     def _leave(self, node: int) -> None:
@@ -176,13 +231,16 @@ class Node:
         except httpx.HTTPStatusError:
             _log.info("node %d was not online", node)
 
+    def _heartbeat(self) -> SendNodeHeartbeatRequest:
+        return SendNodeHeartbeatRequest(node=self._node, heartbeat_interval=_HEARTBEAT)
+
     def _beat(self) -> None:
-        request = SendNodeHeartbeatRequest(node=self._node, heartbeat_interval=_HEARTBEAT)
+        """Says that it is there; while nobody answers, the one who looks for messages tries."""
         while not self._stop.wait(_HEARTBEAT / 2):
-            try:
-                self._client.SendNodeHeartbeat(request)
-            except httpx.HTTPError as error:
-                _log.warning("no heartbeat (%s)", type(error).__name__)
+            if self._line.broken:
+                continue
+            with contextlib.suppress(httpx.HTTPError):
+                self._client.SendNodeHeartbeat(self._heartbeat())
 
     def _work(self) -> bool:
         """Answers one message, if there is one."""
@@ -254,6 +312,11 @@ class Node:
         push_objects(objects, deliver, object_ids_to_push=set(response.objects_to_push))
 
 
+def _refuse_strangers(error: httpx.TransportError) -> None:
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        raise RefusedError(f"this is not our SuperLink: {error}") from None
+
+
 def connect(address: str, authority: Path, key: Path) -> tuple[FleetHttpClient, bytes]:
     """The way to the SuperLink at ``host:port``, and the node's public key."""
     private = load_ssh_private_key(key.read_bytes(), None)
@@ -281,7 +344,10 @@ def main() -> None:
     client, public_key = connect(plan["address"], Path(plan["authority"]), Path(plan["key"]))
     with client, FolderState(folder / "node") as book, FolderState(folder / "state") as state:
         make = named(plan["make"])
-        node = Node(client, public_key, make, plan["node_config"], state=state, book=book)
+        node = Node(
+            client, public_key, make, plan["node_config"], state=state, book=book,
+            address=plan["address"],
+        )  # fmt: skip
 
         def on_signal(number: int, frame: FrameType | None) -> None:
             node.stop()

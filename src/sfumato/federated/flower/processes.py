@@ -25,6 +25,7 @@ from typing import final
 __all__ = ["Started", "free_port", "start", "wait_until"]
 
 _PDEATHSIG = 1  # of prctl
+_BEGAN = 19  # the place in /proc/N/stat, counted from the state on, of when it began
 
 
 @final
@@ -59,20 +60,23 @@ class Started:
             raise TimeoutError(f"{self.name} still runs after {timeout:g} s") from None
 
     def stop(self, grace: float = 10.0) -> None:
-        """Asks it to end; after so many seconds of grace, kills it and its children."""
+        """Asks it to end; after so many seconds of grace, kills it.
+
+        Whatever it started is ended too, also what left its group and what it left behind.
+        """
+        children = _descendants(self.process.pid) if self.alive else {}
         if self.alive:
             self._signal(signal.SIGTERM)
             with contextlib.suppress(TimeoutError):
                 self.wait(grace)
         self.kill()
+        _kill(children)
 
     def kill(self) -> None:
         """Ends it, its group and all it started, without asking. Doing so twice does no harm."""
-        children = _descendants(self.process.pid) if self.alive else []
+        children = _descendants(self.process.pid) if self.alive else {}
         self._signal(signal.SIGKILL)
-        for child in children:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
+        _kill(children)
         self.process.wait()
 
     def last_words(self, most: int = 2_000) -> str:
@@ -159,17 +163,36 @@ def free_port(host: str = "127.0.0.1") -> int:
         return int(listener.getsockname()[1])
 
 
-def _descendants(ancestor: int) -> list[int]:
-    """Its children and theirs, where the system has /proc; some leave the group they started in."""
+def _descendants(ancestor: int) -> dict[int, str]:
+    """Its children and theirs, where the system has /proc; some leave the group they started in.
+
+    Returns:
+        When each began, by its number: numbers are given again.
+    """
     children: dict[int, list[int]] = {}
+    began: dict[int, str] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            parent = int(entry.read_text().rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(entry.parent.name))
+            facts, number = _facts(entry), int(entry.parent.name)
+            children.setdefault(int(facts[1]), []).append(number)
+            began[number] = facts[_BEGAN]
     found: list[int] = []
     waiting = [ancestor]
     while waiting:
         born = children.get(waiting.pop(), [])
         found += born
         waiting += born
-    return found
+    return {number: began[number] for number in found}
+
+
+def _facts(stat: Path) -> list[str]:
+    """What /proc says of a process, from its state on."""
+    return stat.read_text().rpartition(")")[2].split()
+
+
+def _kill(processes: Mapping[int, str]) -> None:
+    """Those of them that are still the same."""
+    for number, began in processes.items():
+        with contextlib.suppress(OSError, IndexError):
+            if _facts(Path(f"/proc/{number}/stat"))[_BEGAN] == began:
+                os.kill(number, signal.SIGKILL)

@@ -36,6 +36,6 @@ def make(
     if charge.entry is not None:
         facts["ledger"] = charge.to_dict()
     return Record(
-        "dp-sgd", plan.to_dict(), plan.event, plan.guarantee, resuming.private,
+        "dp-sgd", {"plan": plan.to_dict()}, plan.event, plan.guarantee, resuming.private,
         facts=facts, software=versions("torch"),
     )  # fmt: skip

@@ -19,7 +19,7 @@ def public_record(
 ) -> Record:
     """The engine's record, with the recipe and what is public about data and results."""
     record = trainer.record
-    record.parameters = {"plan": record.parameters, "recipe": recipe.to_dict()}
+    record.parameters = {**record.parameters, "recipe": recipe.to_dict()}
     record.facts |= {
         "data": {
             "name": data.name,
