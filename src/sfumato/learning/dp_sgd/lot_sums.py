@@ -11,7 +11,7 @@ participant needs its first half alone: each example's gradient, clipped, and th
     >>> bool(torch.linalg.vector_norm(torch.cat([p.flatten() for p in found.values()])) <= 0.5)
     True
 
-Guarantee: for lots of up to eight million rows, one row more or less moves the sum by at most
+Guarantee: for lots of up to four million rows, one row more or less moves the sum by at most
 ``clip`` in L2, whatever the rows; one whose gradient is not finite contributes exactly 0. The model
 is rehearsed on made-up rows when the object is made, as the trainer does: batch normalisation, a
 mean loss, or anything else that mixes rows is an error before a private row is seen.
@@ -22,7 +22,7 @@ rounding: in single precision, rows can be made up by which the sum then moves b
 libraries and how to fix it", 2022). So all of it is computed in double precision, by a copy of the
 model, in batches of one size, filled up with rows that count for nothing. With n rows in batches
 of B, a sum is within (B + n/B) n u C of the exact one, u = 2^-53, whatever the rows are: below
-C 2^-15 for n = 8,000,000 and B = 256. Rows are clipped to C (1 - 2^-14), which leaves room for the
+C 2^-15 for n = 4,000,000 and B = 64. Rows are clipped to C (1 - 2^-14), which leaves room for the
 errors of both sums. (What layers that add up places of a row may lose is added to the row's norm:
 :mod:`~sfumato.learning.dp_sgd.gradients.pieces`.)
 """
@@ -50,7 +50,7 @@ from sfumato.learning.dp_sgd.turns import Turns
 __all__ = ["LotSums"]
 
 _CROWD = 32  # units in the largest batch of the rehearsal
-_ROWS = 256  # at a time
+_ROWS = 64  # at a time
 _ROOM = 2.0**-14  # for the rounding of sums
 
 
