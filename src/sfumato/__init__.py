@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sfumato.accounting import (
         Accountant,
         PrivacyProfile,
+        Trials,
         account,
         account_many,
         calibrate,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         calibrate_steps,
         epsilon_curve,
         privacy_profile,
+        selected_curve,
     )
     from sfumato.audit import (
         Finding,
@@ -140,8 +142,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "sfumato.accounting": (
-        "Accountant PrivacyProfile account account_many calibrate calibrate_noise "
-        "calibrate_sample_rate calibrate_steps epsilon_curve privacy_profile"
+        "Accountant PrivacyProfile Trials account account_many calibrate calibrate_noise "
+        "calibrate_sample_rate calibrate_steps epsilon_curve privacy_profile selected_curve"
     ),
     "sfumato.audit": ("Finding audit_games audit_scores audit_step audit_training audit_two_runs"),
     "sfumato.core": "Event Guarantee Neighbours Norm Record Release SeededCoins Sensitivity events",
@@ -262,6 +264,7 @@ __all__ = [
     "Trained",
     "TrainingError",
     "TrainingPlan",
+    "Trials",
     "Variance",
     "__version__",
     "account",
@@ -299,6 +302,7 @@ __all__ = [
     "protect",
     "read_declaration",
     "repeat",
+    "selected_curve",
     "sensitivity",
     "train",
     "train_erm",

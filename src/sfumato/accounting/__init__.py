@@ -24,11 +24,13 @@ from sfumato.accounting.calibrate import (
 from sfumato.accounting.compare import compare
 from sfumato.accounting.curve import epsilon_curve
 from sfumato.accounting.sampled_curve import sampled_curve
+from sfumato.accounting.selected_curve import Trials, selected_curve
 from sfumato.accounting.tradeoff import PrivacyProfile, privacy_profile
 
 __all__ = [
     "Accountant",
     "PrivacyProfile",
+    "Trials",
     "account",
     "account_many",
     "calibrate",
@@ -39,4 +41,5 @@ __all__ = [
     "epsilon_curve",
     "privacy_profile",
     "sampled_curve",
+    "selected_curve",
 ]
