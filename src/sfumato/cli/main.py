@@ -15,6 +15,7 @@ from sfumato.cli.compare import compare
 from sfumato.cli.demo import demo
 from sfumato.cli.output import console
 from sfumato.cli.report import report
+from sfumato.cli.tune import tune
 
 __all__ = ["app", "main"]
 
@@ -35,6 +36,7 @@ app.add_typer(data.app, name="data")
 app.add_typer(train.app, name="train")
 app.add_typer(federate.app, name="federate")
 app.command("compare")(compare)
+app.command("tune")(tune)
 app.command("report")(report)
 app.command("demo")(demo)
 

@@ -116,14 +116,17 @@ while done < kills:
     ledger = Ledger(run / "privacy.db")
     ledger.create("people", Budget(1.5 * epsilon, 1e-4))
     ledger.close()
-    fresh = True
+    fresh, window, before = True, 0.2, 0
     while True:
-        killed, code = attempt(run, fresh, random.uniform(0, 0.2) if done < kills else 60)
+        killed, code = attempt(run, fresh, random.uniform(0, window) if done < kills else 60)
         done += killed
-        fresh = False
-        print(json.dumps({"run": number, "killed": killed, "code": code} | look(run)), flush=True)
+        fresh, found = False, look(run)
+        print(json.dumps({"run": number, "killed": killed, "code": code} | found), flush=True)
         if not killed:
             break
+        # A busy machine needs longer to come as far as a step: wait longer where none was begun.
+        window = 0.2 if found["started"] > before else min(1.5 * window, 10.0)
+        before = found["started"]
 print(json.dumps({"epsilon": epsilon, "budget": 1.5 * epsilon, "steps": STEPS}), flush=True)
 """
 
