@@ -271,10 +271,12 @@ class _Searching:
 
     def run(self, watch: Callable[[int, Recipe, float], None] | None) -> Tuned:
         count = self.search.trials.draw(self.coins)
+        noise = self.plan.noise_multiplier
+        chosen = [self.search.drawn(noise, self.coins) for _ in range(count)]
         best: Trained | None = None
         scores: list[float] = []
-        for number in range(count):
-            trained = self._trial(number)
+        for number, recipe in enumerate(chosen):
+            trained = self._trial(number, recipe)
             assert trained.accuracy is not None
             if watch is not None:
                 watch(number, self._recipe_of(trained), trained.accuracy)
@@ -285,8 +287,7 @@ class _Searching:
         self.folder.write_curator(_KEPT, {"accuracies": scores})
         return self._release(best, count)
 
-    def _trial(self, number: int) -> Trained:
-        recipe = self.search.drawn(self.plan.noise_multiplier, self.coins)
+    def _trial(self, number: int, recipe: Recipe) -> Trained:
         return train(
             recipe, self.data, out=self._place(number), public_size=self.public_size,
             device=self.device, evaluations=0, observer=self.observer, coins=self.coins,
