@@ -80,33 +80,6 @@ def test_one_record_moves_a_sum_by_its_clip_at_most(model, bad):
     assert np.isfinite(with_it).all()
 
 
-@pytest.mark.parametrize("blocks", [1, 4, 16])
-def test_rounding_does_not_add_up_to_more_than_the_clip(blocks):
-    """Rows of which half are lost or kept, in single precision, depending on where others stand."""
-    model = LocalModel(nn.Linear(2, 2, bias=False))
-    weights, work = np.zeros(4, np.float32), LotGradients(1.0, 1.0, 1)
-    block = torch.full((2048, 2), -2 * 2.0**9 * 2**-24 * 0.99)
-    block[:1025] = 100.0
-    rows = block.repeat(blocks, 1)
-
-    def found(inputs):
-        labels = torch.zeros(len(inputs), dtype=torch.int64)
-        return work.contribution(LocalData(model, inputs, labels), weights, 1.0, SeededCoins(1))
-
-    assert 0.999 < np.linalg.norm(found(rows) - found(rows[1:])) <= 1.0
-
-
-def test_how_many_rows_share_a_batch_does_not_matter(model):
-    local, weights = data(model, 600), model.first
-    work = LotGradients(1.0, 0.2, 600)
-    parts = [
-        work.contribution(LocalData(model, local.inputs[at], local.labels[at]), weights, 0.2, coins)
-        for at, coins in ((slice(0, 300), SeededCoins(1)), (slice(300, 600), SeededCoins(1)))
-    ]
-    whole = work.contribution(local, weights, 0.2, SeededCoins(1))
-    np.testing.assert_allclose(sum(parts), whole, rtol=0, atol=1e-12)
-
-
 def test_clipped_sums_are_those_of_a_loop_over_rows(model):
     local, weights = data(model, 12), model.first
     found = LotGradients(1.0, 0.5, 12).contribution(local, weights, 0.5, SeededCoins(1))

@@ -99,13 +99,13 @@ def sum_key(
     Example:
     sfumato federate sum-key sums.key
     """
-    from sfumato.federated.flower.certificates import write_private
     from sfumato.federated.secure.ckks_keys import CkksKeys
+    from sfumato.learning.durable import write_whole
 
     if file.exists():
         raise ValueError(f"file must be a new one, but {file} is there: give another")
     made = CkksKeys.generate()
-    write_private(file, made.to_bytes())
+    write_whole(file, made.to_bytes())
     public = file.with_name(file.name + ".pub")
     public.write_bytes(made.public().to_bytes())
     console().print(f"secret: {file}\npublic: {public}", markup=False, soft_wrap=True)
@@ -276,8 +276,8 @@ def join(
     from sfumato.cli.federate_serving import make
     from sfumato.federated.federation import Federation
     from sfumato.federated.flower import deployment
-    from sfumato.federated.flower.certificates import write_private
     from sfumato.federated.member_keys import MemberKeys
+    from sfumato.learning.durable import write_whole
 
     held, federation = MemberKeys.read(keys), Federation.read(file)
     check_address(address)
@@ -300,7 +300,7 @@ def join(
         "most_answers": most_answers,
     }
     path = keys / "plan.json"
-    write_private(path, (json.dumps(plan, indent=2) + "\n").encode())  # URLs may be secret
+    write_whole(path, (json.dumps(plan, indent=2) + "\n").encode())  # URLs may be secret
     make({"plan": str(path)}, {})  # whatever is wrong is said here, before she joins
     command, surroundings = deployment.node_command(
         keys / "node-files", address, authority, held.node, _MAKE, {"plan": str(path.resolve())}

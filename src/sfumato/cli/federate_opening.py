@@ -31,9 +31,9 @@ def open_model(
     from safetensors.torch import save
 
     from sfumato.federated.federation import Federation
-    from sfumato.federated.flower.certificates import write_private
     from sfumato.federated.secure.ckks_keys import CkksKeys
     from sfumato.federated.trained_models import opened_model
+    from sfumato.learning.durable import write_whole
 
     if out.exists():
         raise ValueError(f"--out must be a new file, but {out} is there")
@@ -45,5 +45,5 @@ def open_model(
         )
     model = opened_model(federation, sealed.read_bytes(), CkksKeys(sum_key.read_bytes()))
     tensors = {name: value.contiguous() for name, value in model.state_dict().items()}
-    write_private(out, save(tensors))
+    write_whole(out, save(tensors))
     console().print(f"Written to {out}, for participants alone", markup=False, soft_wrap=True)

@@ -13,8 +13,9 @@ from sfumato.federated.coordinator import Coordinator
 from sfumato.federated.federation import Federation
 from sfumato.federated.introducing import Introduced
 from sfumato.federated.local import LocalData, LocalModel
-from sfumato.federated.member import Member, Refusal
+from sfumato.federated.member import Member
 from sfumato.federated.partitions import partition
+from sfumato.federated.refusals import of_another_federation
 from sfumato.federated.sums import MaskedSum
 from sfumato.federated.watching import RoundLog
 from sfumato.federated.wire import Malformed, unpack
@@ -118,10 +119,7 @@ class TellingMember:
             return  # whoever is inside says why
         asked, ours = header.get("federation"), self._member.federation.digest
         if header.get("kind") == "order" and isinstance(asked, str) and asked != ours:
-            raise Refusal(
-                f"an order of federation {asked[:8]}, but {self._member.name} joined {ours[:8]}: "
-                "both sides need the same federation file"
-            )
+            raise of_another_federation(asked, self._member.name, ours)
 
 
 class _Plan:

@@ -48,7 +48,7 @@ app.command()(adaptive_laplace)
 app.command()(autoencoder)
 
 _RUN = "Run"
-_SHORT = ("erm", "functional", "adaptive_laplace", "autoencoder")  # their runs begin anew
+_SHORT = ("erm", "functional", "adaptive_laplace", "autoencoder", "tune")  # begin anew
 
 
 @app.command("dp-sgd")
@@ -208,7 +208,7 @@ def resume(
     for method in _SHORT:
         if method in request:
             raise ValueError(
-                f"the run in {folder} is one of {method.replace('_', '-')}, which is short and not "
+                f"the run in {folder} is one of {method.replace('_', '-')}, which is not "
                 "gone on with: train again, into another folder. What a ledger was charged for it "
                 "stays charged"
             )

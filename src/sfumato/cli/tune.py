@@ -200,12 +200,12 @@ def _tell(tuned: Tuned, seconds: float, as_json: bool) -> None:
         return
     rows = [
         ("hyper-parameters", record.facts["tuning"]),
-        ("chosen", _differences(tuned.recipe)),
+        ("chosen", _described(tuned.recipe)),
     ]
     print_finished(record, folder, tuned.accuracy, True, seconds, rows)
 
 
-def _differences(recipe: Recipe) -> str:
+def _described(recipe: Recipe) -> str:
     return (
         f"{recipe.model}, learning rate {recipe.rate.start:g}, lots of {recipe.lot_size}, "
         f"{recipe.optimizer}"

@@ -31,6 +31,14 @@ from sfumato.federated.introducing import introduction
 from sfumato.federated.layout import Layout
 from sfumato.federated.local import LocalData
 from sfumato.federated.orders import Contribution, Order
+from sfumato.federated.refusals import (
+    ANSWERED,
+    CHARGED,
+    NO_PLAIN_SUMS,
+    USED_UP,
+    Refusal,
+    of_another_federation,
+)
 from sfumato.federated.scales import noise_scales
 from sfumato.federated.sums import PlainSum
 from sfumato.federated.views import message_event
@@ -40,10 +48,6 @@ from sfumato.ledger import Ledger
 __all__ = ["Member", "Refusal"]
 
 _ANSWERED = "answered"
-
-
-class Refusal(ValueError):  # noqa: N818 - the name operators read
-    """An order that a participant does not follow."""
 
 
 @final
@@ -113,7 +117,8 @@ class Member:
         if named is not None:
             return named
         if not isinstance(self.federation.sums, PlainSum):
-            raise Refusal("contributions of this federation are never sent as they are")
+            never = "contributions of this federation are never sent as they are"
+            raise Refusal(never, NO_PLAIN_SUMS)
         order = self.read(message)
         numbers = self.noisy(order)
         if not isinstance(self.federation.work, LotGradients):  # whose length has no bound
@@ -124,10 +129,7 @@ class Member:
         """The order, checked but not followed yet."""
         order = Order.from_bytes(message, self.local.layout.size, most_sealed)
         if order.federation != self.federation.digest:
-            raise Refusal(
-                f"an order of federation {order.federation[:8]}, but {self.name} joined "
-                f"{self.federation.digest[:8]}: both sides need the same federation file"
-            )
+            raise of_another_federation(order.federation, self.name, self.federation.digest)
         return order
 
     def follow(self, order: Order) -> None:
@@ -140,10 +142,12 @@ class Member:
         held = json.loads(self.state.get(key, b'{"count": 0, "last": {}}'))
         if order.attempt <= held["last"].get(order.run, -1):
             raise Refusal(
-                f"attempt {order.attempt} of {order.run!r} was answered before, or a later one was"
+                f"attempt {order.attempt} of {order.run!r} was answered before, or a later one was",
+                ANSWERED,
             )
         if held["count"] >= self.most_answers:
-            raise Refusal(f"{self.most_answers} answers were agreed to, and all were given")
+            given = f"{self.most_answers} answers were agreed to, and all were given"
+            raise Refusal(given, USED_UP)
         last = held["last"] | {order.run: order.attempt}
         kept = {"count": held["count"] + 1, "last": last}
         self.state[key] = json.dumps(kept).encode()
@@ -160,7 +164,8 @@ class Member:
             label=f"{self.federation.name}, round {order.attempt + 1}",
         )
         if spending.repeated:
-            raise Refusal(f"attempt {order.attempt} of {order.run!r} was charged before")
+            before = f"attempt {order.attempt} of {order.run!r} was charged before"
+            raise Refusal(before, CHARGED)
         with spending:
             spending.commit(asked)  # what is sent is not kept: it may be sent, and is charged
 

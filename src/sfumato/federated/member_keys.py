@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import final
 
 from sfumato.core import validation
-from sfumato.federated.flower.certificates import write_private
 from sfumato.federated.flower.node_keys import make_node_key
 from sfumato.federated.secure.keys import Directory, IdentityKey
+from sfumato.learning.durable import write_whole
 
 __all__ = ["MemberKeys", "read_directory", "write_directory"]
 
@@ -57,7 +57,7 @@ class MemberKeys:
         identity, public = folder / "identity", folder / "identity.pub"
         if not identity.exists():
             key = IdentityKey.generate()
-            write_private(identity, key.to_bytes())
+            write_whole(identity, key.to_bytes())
             public.write_text(json.dumps({"name": name, "key": key.public.hex()}) + "\n")
         held = _public(public)["name"]
         if held != name:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from sfumato.accounting import Trials, account, selected_curve
+from sfumato.cli.main import main
 from sfumato.core.randomness import SeededCoins
 from sfumato.data import load_dataset
 from sfumato.learning.recipes import Recipe, load_run
@@ -132,6 +133,31 @@ def test_a_budget_that_is_too_small_leaves_no_folder(digits, tmp_path):
         tune(search(), digits, out=tmp_path / "run", ledger=ledger, dataset="digits")
     assert not (tmp_path / "run").exists()
     assert [entry.kind for entry in ledger.history("digits")] == ["open"]
+
+
+@pytest.mark.parametrize("change", [{"model": "nonsense"}, {"model_options": {"no": 1}}])
+def test_a_candidate_that_cannot_be_trained_costs_nothing(digits, tmp_path, change):
+    ledger = Ledger(tmp_path / "privacy.db")
+    ledger.create("digits", Budget(20.0, 1e-3))
+    wrong = search(candidates=(BASE, replace(BASE, **change)))
+    with pytest.raises(ValueError, match=r"nonsense|no"):
+        tune(wrong, digits, out=tmp_path / "run", ledger=ledger, dataset="digits")
+    assert [entry.kind for entry in ledger.history("digits")] == ["open"]
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_search_that_was_cut_off_is_not_gone_on_with(digits, tmp_path, monkeypatch, capsys):
+    runs_of(2, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        tune(search(), digits, out=tmp_path / "run", watch=interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "resume", str(tmp_path / "run")])
+    assert ended.value.code == 2
+    assert "train again, into another folder" in " ".join(capsys.readouterr().err.split())
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
 
 
 def test_scores_on_private_rows_are_refused(digits, tmp_path):

@@ -21,10 +21,10 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.inflatable.inflatable_utils import pull_objects
 
 from sfumato.federated.exchange import Participant
-from sfumato.federated.flower.certificates import write_private
 from sfumato.federated.flower.client import client_app
 from sfumato.federated.flower.grid import GridEngine
 from sfumato.federated.flower.naming import named
+from sfumato.learning.durable import write_whole
 from sfumato.ledger import BudgetExceeded
 
 __all__ = ["FOLDER", "MAKE", "client", "is_led", "server"]
@@ -93,10 +93,7 @@ def _pull_quickly() -> None:
 
 
 def _tell(folder: Path, identifier: str, kind: str, data: bytes) -> None:
-    """All of it is there as soon as its name is."""
-    beside = folder / f"{identifier}.new"
-    write_private(beside, data)
-    beside.replace(folder / f"{identifier}.{kind}")
+    write_whole(folder / f"{identifier}.{kind}", data)
 
 
 def _make(node_config: Mapping[str, object], state: MutableMapping[str, bytes]) -> Participant:

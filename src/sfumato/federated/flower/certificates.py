@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +26,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from sfumato.core import validation
+from sfumato.learning.durable import write_whole
 
-__all__ = ["Certificates", "make_certificates", "write_private"]
+__all__ = ["Certificates", "make_certificates"]
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -70,19 +70,11 @@ def make_certificates(
     server_key = ec.generate_private_key(ec.SECP256R1())
     authority = _authority(authority_key, days)
     server = _server(server_key, authority, authority_key, [*_LOOPBACK, *hosts], days)
-    write_private(folder / "ca-key.pem", _private(authority_key))
-    write_private(made.key, _private(server_key))
+    write_whole(folder / "ca-key.pem", _private(authority_key))
+    write_whole(made.key, _private(server_key))
     made.certificate.write_bytes(server.public_bytes(serialization.Encoding.PEM))
     made.authority.write_bytes(authority.public_bytes(serialization.Encoding.PEM))
     return made
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """A file that only its owner can read, from the moment it is there."""
-    path.unlink(missing_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
 
 
 def _private(key: ec.EllipticCurvePrivateKey) -> bytes:

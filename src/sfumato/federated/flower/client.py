@@ -14,7 +14,7 @@ remember goes into ``state``, and what she needs to find her data into the node'
 
 An exception's text may quote a private row, so it never leaves: the coordinator learns that the
 participant could not answer, with a reason from a fixed list
-(:mod:`~sfumato.federated.flower.refusals`) or none, and the node's own log says why.
+(:mod:`~sfumato.federated.refusals`) or none, and the node's own log says why.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from flwr.common.constant import ErrorCode
 from sfumato.federated.exchange import Participant
 from sfumato.federated.flower.grid import MESSAGE_TYPE
 from sfumato.federated.flower.records import bytes_of, content_of
-from sfumato.federated.flower.refusals import FAILED, is_refusal, public_reason
 from sfumato.federated.flower.state import FolderState, RecordState
+from sfumato.federated.refusals import FAILED, is_refusal, public_reason
 
 __all__ = ["FAILED", "STATE_FOLDER", "Make", "client_app", "failure", "reply_to"]
 

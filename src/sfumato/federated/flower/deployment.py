@@ -33,12 +33,13 @@ from typing import Any, Literal, Self, final
 from sfumato.core import validation
 from sfumato.federated.flower.app_folder import write_app_folder, write_connection
 from sfumato.federated.flower.apps import FOLDER, MAKE
-from sfumato.federated.flower.certificates import make_certificates, write_private
+from sfumato.federated.flower.certificates import make_certificates
 from sfumato.federated.flower.client import STATE_FOLDER
 from sfumato.federated.flower.leading import LeadFailed, Leading
 from sfumato.federated.flower.naming import check_name
 from sfumato.federated.flower.processes import Started, free_port, start, wait_until
 from sfumato.federated.flower.quiet import environment
+from sfumato.learning.durable import write_whole
 
 __all__ = ["Coordinator", "LeadFailed", "Leading", "join", "node_command", "serve"]
 
@@ -126,7 +127,7 @@ class Coordinator:
             "most_bytes": most_bytes,
         }
         self._stop_earlier_run()
-        write_private(self.folder / "plan.json", json.dumps(plan, allow_nan=False).encode())
+        write_whole(self.folder / "plan.json", json.dumps(plan, allow_nan=False).encode())
         app = write_app_folder(self.folder / "app" / "sfumato-run")
         said = self._flwr("run", str(app), "serving", "--format", "json")
         run = json.loads(said[said.index("{") :])["run-id"]
@@ -302,7 +303,7 @@ def node_command(
         "node_config": config,
         "patience": validation.non_negative("patience", patience),
     }
-    write_private(folder / "node.json", json.dumps(plan).encode())
+    write_whole(folder / "node.json", json.dumps(plan).encode())
     module = "sfumato.federated.flower.node"
     return [sys.executable, "-m", module, str(folder / "node.json")], surroundings
 

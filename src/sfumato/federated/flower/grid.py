@@ -23,7 +23,7 @@ from flwr.common.constant import ErrorCode
 from sfumato.core import validation
 from sfumato.federated.exchange import Reply
 from sfumato.federated.flower.records import bytes_of, content_of
-from sfumato.federated.flower.refusals import FAILED, is_public
+from sfumato.federated.refusals import FAILED, is_public
 from sfumato.federated.wire import Malformed
 
 if TYPE_CHECKING:

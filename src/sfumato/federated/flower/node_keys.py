@@ -21,7 +21,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from sfumato.federated.flower.certificates import write_private
+from sfumato.learning.durable import write_whole
 
 __all__ = ["NodeKey", "make_node_key", "read_node_public"]
 
@@ -58,7 +58,7 @@ def make_node_key(path: str | Path) -> NodeKey:
     public = key.public_key().public_bytes(
         serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
     )
-    write_private(made.private, secret)
+    write_whole(made.private, secret)
     made.public.write_bytes(public + b"\n")
     return made
 

@@ -51,7 +51,7 @@ from sfumato.learning.recipes.recording import curator_results, public_record
 from sfumato.learning.runs.folder import RunFolder
 from sfumato.ledger import Ledger
 
-__all__ = ["CANARIES", "Trained", "train"]
+__all__ = ["CANARIES", "Trained", "check_recipe", "train"]
 
 CANARIES = "canaries.json"
 """Where the curator finds the canaries' scores."""
@@ -164,6 +164,18 @@ def train(
         if resume:
             run.resume(trainer)
         return run.finish(trainer, evaluations, compile)
+
+
+def check_recipe(recipe: Recipe, data: Dataset, public_size: int, device: str = "cpu") -> None:
+    """Says what :func:`train` would refuse of a recipe before its charge; reads no row.
+
+    Raises:
+        ValueError: for a model, an optimizer or options that there are not, or do not fit.
+        TrainingError: for a model that cannot be treated example by example.
+    """
+    seeded = replace(recipe, seed=0 if recipe.seed is None else recipe.seed)
+    plan = seeded.plan(public_size)
+    _Run(seeded, plan, data, device, Shown(False), None, SYSTEM).trainer()
 
 
 @contextlib.contextmanager

@@ -22,7 +22,6 @@ Time tells how many runs there were: do not let an observer measure it.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,7 +34,7 @@ from sfumato.accounting import Trials, account, calibrate, selected_curve
 from sfumato.accounting.dpa import DEFAULT_ORDERS
 from sfumato.accounting.rdp import rdp_vector
 from sfumato.core import validation
-from sfumato.core.events import RdpCurveEvent
+from sfumato.core.events import Event, RdpCurveEvent
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.records import Record
@@ -43,7 +42,7 @@ from sfumato.data import Dataset
 from sfumato.learning.recipes.observing import Observer, Shown
 from sfumato.learning.recipes.preparing import check_sizes, refuse_first_rows
 from sfumato.learning.recipes.recipe import Recipe
-from sfumato.learning.recipes.training import Trained, train
+from sfumato.learning.recipes.training import Trained, check_recipe, train
 from sfumato.learning.runs.folder import RunFolder
 from sfumato.ledger import Ledger
 from sfumato.mechanisms.sampling import uniform_integers
@@ -118,10 +117,12 @@ class Search:
     def event(self, public_size: int, noise_multiplier: float) -> RdpCurveEvent:
         """Everything that a search with so much noise releases."""
         first = self.candidates[0]
-        curves = [
-            rdp_vector(self._with(recipe, noise_multiplier).event(public_size), first.neighbours)
-            for recipe in self.candidates
-        ]
+        events: list[Event] = []
+        for recipe in self.candidates:
+            found = self.priced(recipe, noise_multiplier).event(public_size)
+            if found not in events:  # most searches vary what costs nothing
+                events.append(found)
+        curves = [rdp_vector(event, first.neighbours) for event in events]
         if any(curve.slack > 0 for curve in curves):
             raise ValueError("candidates must have an RDP: leave out max_lot, which costs delta")
         worst = np.max([curve.values for curve in curves], axis=0)
@@ -133,13 +134,14 @@ class Search:
         )  # fmt: skip
         return selected_curve(one, self.trials)
 
-    def _with(self, recipe: Recipe, noise_multiplier: float) -> Recipe:
+    def priced(self, recipe: Recipe, noise_multiplier: float) -> Recipe:
+        """A candidate with the noise of the search."""
         return replace(recipe, noise_multiplier=noise_multiplier, delta=self.delta)
 
     def drawn(self, noise_multiplier: float, coins: Coins) -> Recipe:
         """One of the candidates, by a fair draw."""
         place = int(uniform_integers(len(self.candidates), 1, coins)[0])
-        return self._with(self.candidates[place], noise_multiplier)
+        return self.priced(self.candidates[place], noise_multiplier)
 
     @property
     def said(self) -> str:
@@ -219,8 +221,10 @@ def tune(
             "data must have public test rows to choose by: a score on private rows is a release of "
             "its own. Declare public_test, or choose on other data (tuned_on says which)"
         )
-    sizes = {check_sizes(recipe, data, public_size) for recipe in search.candidates}
-    plan = search.plan(max(sizes))
+    size = max(check_sizes(recipe, data, public_size) for recipe in search.candidates)
+    plan = search.plan(size)
+    for recipe in search.candidates:
+        check_recipe(search.priced(recipe, plan.noise_multiplier), data, size, device)
     folder = RunFolder(out)
     folder.begin({"tune": search.to_dict()})
     try:
@@ -228,7 +232,7 @@ def tune(
     except BaseException:
         folder.abandon()
         raise
-    return _Searching(search, plan, data, folder, max(sizes), device, observer, coins).run(watch)
+    return _Searching(search, plan, data, folder, size, device, observer, coins).run(watch)
 
 
 def _charge(
@@ -314,7 +318,7 @@ class _Searching:
             "candidates": len(self.search.candidates),
             "trials": self.search.to_dict()["trials"],
         }
-        shutil.copyfile(trained.folder.model_file, self.folder.model_file)
+        self.folder.write_model(trained.folder.model())
         self.folder.write_record(record.to_dict())
         recipe = self._recipe_of(trained)
         return Tuned(trained.model, record, recipe, trained.accuracy, self.folder, count)

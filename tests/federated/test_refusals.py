@@ -19,11 +19,11 @@ from sfumato.federated.federation import Federation
 from sfumato.federated.flower.client import reply_to
 from sfumato.federated.flower.grid import MESSAGE_TYPE, GridEngine
 from sfumato.federated.flower.records import bytes_of, content_of
-from sfumato.federated.flower.refusals import BUDGET, FAILED, is_public, public_reason
 from sfumato.federated.local import LocalData, LocalModel
 from sfumato.federated.member import Member
 from sfumato.federated.noises import LocalNoise, SharedNoise
 from sfumato.federated.orders import Order
+from sfumato.federated.refusals import BUDGET, FAILED, is_public, public_reason
 from sfumato.federated.sums import MaskedSum
 from sfumato.federated.works import LotGradients
 from sfumato.ledger import Budget, Ledger
