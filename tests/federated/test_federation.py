@@ -103,6 +103,8 @@ def test_json_both_ways(noise, sums):
 def test_files(tmp_path):
     PHONES.save(tmp_path / "phones.json")
     assert Federation.read(tmp_path / "phones.json") == PHONES
+    with pytest.raises(ValueError, match=r"no federation file at .*plan .*makes one"):
+        Federation.read(tmp_path / "nowhere.json")
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(ValueError, match="must hold a federation"):
         Federation.read(tmp_path / "other.json")

@@ -231,7 +231,10 @@ class Coordinator:
             )
 
     def _wait_for_enough(self) -> None:
-        """A round that is known to fail is not worth its charge."""
+        """A round that is known to fail is not worth its charge.
+
+        That one is there at all is told by it, in a federation of one.
+        """
         needed = max(1, self.federation.least)
         end = time.monotonic() + self._patience
         while (there := len(self.engine.participants())) < needed:

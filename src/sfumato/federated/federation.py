@@ -182,6 +182,11 @@ class Federation:
         """
         try:
             return cls.from_dict(json.loads(Path(path).read_text()))
+        except FileNotFoundError:
+            raise ValueError(
+                f"there is no federation file at {path}: sfumato federate plan {path} makes one, "
+                "and every member gets a copy"
+            ) from None
         except (json.JSONDecodeError, TypeError, KeyError) as error:
             raise ValueError(f"{path} must hold a federation, but does not: {error}") from None
 

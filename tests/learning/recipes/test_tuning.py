@@ -66,6 +66,10 @@ def test_the_best_run_is_released_and_nothing_else(digits, tmp_path, monkeypatch
     record = json.loads((tmp_path / "run" / "record.json").read_text())
     assert record["guarantee"]["epsilon"] <= 4.0
     assert record["event"]["kind"] == "rdp-curve"
+    # What ran had the noise that the whole search was priced with.
+    planned = search().plan(SIZE)
+    assert record["parameters"]["plan"]["noise_multiplier"] == planned.noise_multiplier
+    assert record["event"] == planned.event.to_dict()
     assert "paid for" in record["facts"]["tuning"]
     assert record["private"] is True
     # How many there were is told nowhere: the law alone is.
