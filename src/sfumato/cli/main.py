@@ -14,6 +14,7 @@ from sfumato.cli import account, attack, audit, calibrate, data, federate, ledge
 from sfumato.cli.compare import compare
 from sfumato.cli.demo import demo
 from sfumato.cli.output import console
+from sfumato.cli.pretrain import pretrain
 from sfumato.cli.report import report
 from sfumato.cli.tune import tune
 
@@ -37,6 +38,7 @@ app.add_typer(train.app, name="train")
 app.add_typer(federate.app, name="federate")
 app.command("compare")(compare)
 app.command("tune")(tune)
+app.command("pretrain")(pretrain)
 app.command("report")(report)
 app.command("demo")(demo)
 

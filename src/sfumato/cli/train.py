@@ -87,6 +87,9 @@ def dp_sgd(
     augmentations: Chosen.Augmentations = None,
     batch_size: Chosen.BatchSize = None,
     seed: Chosen.Seed = None,
+    start: Chosen.Start = None,
+    start_source: Chosen.StartSource = None,
+    precision: Chosen.Precision = None,
     tuned_on: Chosen.TunedOn = None,
     like: Chosen.Like = None,
     canaries: Chosen.CanaryCount = None,
@@ -111,6 +114,13 @@ def dp_sgd(
             help="Steps between checkpoints; a twentieth of the run.", rich_help_panel=_RUN
         ),
     ] = None,
+    small_checkpoints: Annotated[
+        bool,
+        typer.Option(
+            help="Files of 15 MiB at most, averages in half precision.", rich_help_panel=_RUN
+        ),
+    ] = False,
+    minutes: Watched.Minutes = None,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -135,6 +145,9 @@ def dp_sgd(
 
     sfumato train dp-sgd --data mnist --like runs/a/record.json --out runs/again
 
+    sfumato train dp-sgd --data cifar10 --preset wrn --start random.safetensors --epsilon 8
+    --compile --minutes 20 --out runs/cifar
+
     sfumato train dp-sgd --data patients.parquet --declared patients.toml --test test.parquet
     --epsilon 2 --ledger privacy.db --dataset patients --out runs/patients
     """
@@ -158,6 +171,7 @@ def dp_sgd(
         return
     if out is None:
         raise ValueError("out must be given: a new folder for the run (--out runs/a)")
+    from sfumato.learning.clock import OutOfTime
     from sfumato.learning.recipes.observing import Shown
     from sfumato.learning.recipes.training import train
 
@@ -165,16 +179,21 @@ def dp_sgd(
     settings = {
         "public_size": size, "dataset": dataset, "analyst": analyst,
         "evaluations": evaluations, "checkpoint_every": checkpoint_every, "compile": compile,
+        "small_checkpoints": small_checkpoints,
     }  # fmt: skip
     declaration = None if found is None else found.to_dict()
     source = {"data": data, "declared": declaration, "test": test, "rows": rows}
-    trained = train(
-        recipe, loaded, out=out, ledger=ledger, device=device_called(device),
-        observer=Shown(False if as_json else progress),
-        request={"source": source, "ledger": without_password(ledger), "settings": settings},
-        **settings,
-    )  # fmt: skip
-    _tell(trained, time.monotonic() - begun, as_json)
+    try:
+        trained = train(
+            recipe, loaded, out=out, ledger=ledger, device=device_called(device),
+            observer=Shown(False if as_json else progress), minutes=minutes,
+            request={"source": source, "ledger": without_password(ledger), "settings": settings},
+            **settings,
+        )  # fmt: skip
+    except OutOfTime as stopped:
+        _tell_stopped(out, str(stopped), as_json)
+    else:
+        _tell(trained, time.monotonic() - begun, as_json)
 
 
 @app.command()
@@ -184,6 +203,7 @@ def resume(
         str | None, typer.Option(help="As when it began; needed if its address has a password.")
     ] = None,
     device: Watched.Device = "auto",
+    minutes: Watched.Minutes = None,
     progress: Watched.Progress = None,
     as_json: AsJson = False,
 ) -> None:
@@ -194,6 +214,7 @@ def resume(
     Example: sfumato train resume runs/mnist
     """
     from sfumato.data import Declaration
+    from sfumato.learning.clock import OutOfTime
     from sfumato.learning.recipes.observing import Shown
     from sfumato.learning.recipes.recipe import Recipe
     from sfumato.learning.recipes.training import train
@@ -228,12 +249,16 @@ def resume(
             go_on(loaded, Launch(folder, request, charged, device, progress, as_json, resume=True))
             return
     begun = time.monotonic()
-    trained = train(
-        Recipe.from_dict(request["recipe"]), loaded, out=folder, resume=True,
-        ledger=ledger or request["ledger"], device=device_called(device),
-        observer=Shown(False if as_json else progress), **request["settings"],
-    )  # fmt: skip
-    _tell(trained, time.monotonic() - begun, as_json)
+    try:
+        trained = train(
+            Recipe.from_dict(request["recipe"]), loaded, out=folder, resume=True,
+            ledger=ledger or request["ledger"], device=device_called(device), minutes=minutes,
+            observer=Shown(False if as_json else progress), **request["settings"],
+        )  # fmt: skip
+    except OutOfTime as stopped:
+        _tell_stopped(folder, str(stopped), as_json)
+    else:
+        _tell(trained, time.monotonic() - begun, as_json)
 
 
 @app.command()
@@ -295,6 +320,14 @@ def _tell_plan(recipe: Recipe, size: int | None, as_json: bool) -> None:
         rows.append(("features cost", f"{plan.epsilon_after([0])[0]:.4g} of epsilon"))
     rows.append(("model", f"{recipe.model} on {recipe.features.kind} features"))
     print_facts("The run would be", [*rows, ("hyper-parameters", recipe.origin)])
+
+
+def _tell_stopped(folder: Path, why: str, as_json: bool) -> None:
+    """The run is not over; what was done is in its folder."""
+    if as_json:
+        print_json({"out": str(folder), "finished": False, "stopped": why})
+        return
+    console().print(f"{why}; go on with: sfumato train resume {folder}", highlight=False)
 
 
 def _tell(trained: Trained, seconds: float, as_json: bool) -> None:

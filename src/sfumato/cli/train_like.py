@@ -20,7 +20,8 @@ __all__ = ["Like", "PateLike", "read_like", "read_pate_like"]
 
 _BESIDE = {
     "analyst", "as_json", "canary_kind", "checkpoint_every", "compile", "data", "dataset",
-    "declared", "device", "dry_run", "evaluations", "ledger", "like", "out", "progress", "test",
+    "declared", "device", "dry_run", "evaluations", "ledger", "like", "minutes", "out", "progress",
+    "small_checkpoints", "test",
 }  # fmt: skip
 _BESIDE_PATE = {
     "analyst", "as_json", "data", "dataset", "declared", "device", "dry_run", "half", "ledger",

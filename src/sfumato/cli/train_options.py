@@ -35,7 +35,7 @@ _PRIVACY, _MODEL, _TRAINING, _AUDIT = "Privacy", "Data and model", "Training", "
 _RUN = "Run"
 CLIPPINGS = ("flat", "per-layer", "automatic", "adaptive")
 # Of what may be said, what is no choice that a better score could have led to.
-_UNTUNED = ("unit", "rows_per_owner", "neighbours", "delta", "batch_size", "canaries")
+_UNTUNED = ("unit", "rows_per_owner", "neighbours", "delta", "batch_size", "canaries", "start")
 
 
 def option(panel: str, text: str, *names: str, **more: Any) -> Any:
@@ -76,6 +76,9 @@ class Watched:
     """Types of the options about the run itself."""
 
     Out = Annotated[Path | None, option(_RUN, "A new folder for the run.", "--out", "-o")]
+    Minutes = Annotated[
+        float | None, option(_RUN, "Stop after so many; sfumato train resume goes on.")
+    ]
     Progress = Annotated[
         bool | None, option(_RUN, "By default on a terminal.", "--progress/--no-progress")
     ]
@@ -142,6 +145,17 @@ class Chosen:
     ]
     BatchSize = Annotated[int | None, option(_TRAINING, "The most rows in memory at a time.")]
     Seed = Annotated[int | None, option(_TRAINING, "Of the initial weights, which are public.")]
+    Start = Annotated[
+        Path | None,
+        option(_MODEL, "Public weights to begin with, such as those of sfumato pretrain."),
+    ]
+    StartSource = Annotated[
+        str | None,
+        option(_MODEL, "Where they come from, if the file does not say it; for the record."),
+    ]
+    Precision = Annotated[
+        str | None, option(_TRAINING, "Of the model's arithmetic: full or bfloat16.")
+    ]
     CanaryCount = Annotated[
         int | None,
         option(_AUDIT, "Plant so many canaries, for sfumato audit --run.", "--canaries"),
@@ -209,7 +223,7 @@ def _changes(said: Mapping[str, Any], base: Recipe) -> dict[str, Any]:
     plain = (
         "model", "delta", "lot_size", "lots", "max_lot", "neighbours", "unit", "optimizer",
         "momentum", "weight_decay", "ema_decay", "augment", "augmentations", "batch_size", "seed",
-        "noise_multiplier", "epochs", "steps",
+        "noise_multiplier", "epochs", "steps", "precision",
     )  # fmt: skip
     found = {name: said[name] for name in plain if said[name] is not None}
     if said["ema_decay"] == 0:
@@ -223,6 +237,12 @@ def _changes(said: Mapping[str, Any], base: Recipe) -> dict[str, Any]:
         found["clip"] = _clip(said["clipping"], said["clip"], base)
     if said["learning_rate"] is not None or said["last_learning_rate"] is not None:
         found["rate"] = _rate(said, base)
+    if said["start"] is not None:
+        from sfumato.learning.recipes.start import PublicStart
+
+        found["start"] = PublicStart(str(said["start"].resolve()), said["start_source"] or "")
+    elif said["start_source"] is not None:
+        raise ValueError("--start-source says where the weights of --start come from: give both")
     if said["canaries"] is not None:
         from sfumato.learning.recipes.canaries import Canaries
 

@@ -6,6 +6,7 @@ A folder holds one run, readable by its owner only:
 ``plan.json``                      the digest of the plan; another plan's run is refused
 ``started.journal``                one line for every lot, durable *before* the lot is read
 ``checkpoint-<n>.safetensors``     step, weights, optimizer state and facts; the last two are kept
+``checkpoint-<n>.part-<k>...``     the rest of its tensors, if files are to be small
 =================================  =================================================================
 
 Formal guarantees
@@ -44,6 +45,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from sfumato.core import validation
+from sfumato.learning.dp_sgd.checkpoint_parts import divided, joined
 from sfumato.learning.dp_sgd.journal import Journal
 from sfumato.learning.dp_sgd.optimizer_state import (
     flatten_state,
@@ -54,6 +56,7 @@ from sfumato.learning.dp_sgd.optimizer_state import (
 from sfumato.learning.durable import create, replace_durably
 
 __all__ = [
+    "MOST_BYTES",
     "Checkpoint",
     "Checkpoints",
     "flatten_state",
@@ -61,6 +64,9 @@ __all__ = [
     "restore_state",
     "weights_of",
 ]
+
+MOST_BYTES = 15 * 2**20
+"""Of the tensors in one file of a small checkpoint; facts and names come on top."""
 
 _FORMAT = "1"
 _PLAN, _JOURNAL, _TURN = "plan.json", "started.journal", "resumed"
@@ -91,13 +97,14 @@ class Checkpoints:
     Args:
         folder: created if need be, then for the owner only.
         digest: of the training plan.
+        small: no file above :data:`MOST_BYTES`, by and large; a checkpoint is then several files.
 
     Raises:
         ValueError: if the folder holds another plan's run, or other things.
     """
 
-    def __init__(self, folder: str | Path, digest: str) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str | Path, digest: str, small: bool = False) -> None:
+        self.folder, self._small = Path(folder), small
         self.digest = validation.name("digest", digest)
         _prepare(self.folder, self.digest)
         self._damaged: set[Path] = set()
@@ -185,9 +192,20 @@ class Checkpoints:
         tensors = _storable(checkpoint.tensors)
         self._journal.open()
         header["started"] = str(self.started)
+        groups, cut = divided(tensors, MOST_BYTES) if self._small else ([tensors], {})
+        if self._small:
+            header |= {"parts": str(len(groups) - 1), "cut": json.dumps(cut)}
         header["sha256"] = _seal(header, tensors)
         number = max(map(_number, self._files()), default=0) + 1
         target = self.folder / f"checkpoint-{number:08d}.safetensors"
+        for part, group in enumerate(groups[1:], 1):
+            self._write(_part(target, part), group)
+        self._write(target, groups[0], header)  # last: a checkpoint is there once this file is
+        self._drop_older()
+
+    def _write(
+        self, target: Path, tensors: dict[str, Tensor], header: dict[str, str] | None = None
+    ) -> None:
         unfinished = self.folder / f".{target.name}.new"
         file = create(unfinished)
         try:
@@ -196,13 +214,16 @@ class Checkpoints:
             os.close(file)
             raise
         replace_durably(file, unfinished, target)
-        self._drop_older()
 
     def _drop_older(self) -> None:
         good = [path for path in self._files() if path not in self._damaged]
         for path in (*self._damaged, *good[:-_KEPT], *self.folder.glob(".*.new")):
             path.unlink(missing_ok=True)
         self._damaged.clear()
+        kept = {path.stem for path in self._files()}
+        for path in self.folder.glob("checkpoint-*.part-*.safetensors"):
+            if path.name.partition(".")[0] not in kept:
+                path.unlink(missing_ok=True)
 
     def load(self) -> Checkpoint | None:
         """The newest checkpoint that is whole, or None if there never was one.
@@ -229,9 +250,10 @@ class Checkpoints:
 
     def _read(self, path: Path) -> Checkpoint:
         header = _header(path)
-        with safe_open(path, framework="pt", device="cpu") as file:
-            # Copies: what was checked must not change when the file does.
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        tensors = _tensors(path)
+        if "parts" in header:
+            more = [_tensors(_part(path, k + 1)) for k in range(int(header["parts"]))]
+            tensors = joined([tensors, *more], json.loads(header["cut"]))
         if header.pop("sha256") != _seal(header, tensors):
             raise ValueError("its contents do not have the hash that it states")
         if (header["format"], header["digest"]) != (_FORMAT, self.digest):
@@ -267,6 +289,16 @@ def _number(path: Path) -> int:
     match = _NAME.fullmatch(path.name)
     assert match is not None
     return int(match[1])
+
+
+def _part(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.stem}.part-{number}{path.suffix}")
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    with safe_open(path, framework="pt", device="cpu") as file:
+        # Copies: what was checked must not change when the file does.
+        return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
 
 
 def _header(path: Path) -> dict[str, str]:

@@ -46,14 +46,15 @@ class Resuming:
         plan: TrainingPlan,
         holders: dict[str, Any],
         private: bool,
+        small: bool = False,
     ) -> None:
-        self._private = private
+        self._private, self._small = private, small
         self._lost = 0
         self._every = validation.count("checkpoint_every", every)
         self._plan, self._holders = plan, holders
         if folder is not None:
             self._state()  # or says now, before anything is spent, what cannot be stored
-        self._store = None if folder is None else Checkpoints(folder, plan.digest)
+        self._store = None if folder is None else Checkpoints(folder, plan.digest, small=small)
         self._resumed = self._saved = False
         self._counted = False  # whether the loop to come was counted as a turn
         self._charge: Charge | None = None
@@ -109,9 +110,18 @@ class Resuming:
 
     def after(self, steps: int) -> None:
         """After a step: saves if it is time."""
-        due = steps % self._every == 0 or steps == self._plan.steps
-        if self._store is not None and due:
-            self._store.save(self._checkpoint(steps))
+        if self._store is not None and (steps % self._every == 0 or steps == self._plan.steps):
+            self.save(steps)
+
+    def save(self, steps: int) -> None:
+        """A checkpoint of the weights after ``steps`` steps.
+
+        Raises:
+            ValueError: if there is nowhere to save to.
+        """
+        if self._store is None:
+            raise ValueError("there is nowhere to save to: make the trainer with checkpoints=")
+        self._store.save(self._checkpoint(steps))
 
     def _checkpoint(self, steps: int) -> Checkpoint:
         assert self._charge is not None
@@ -135,7 +145,7 @@ class Resuming:
         for name in _HOLDERS:
             holder = self._holders[name]
             if holder is not None:
-                state = holder.state() if name == "average" else holder.state_dict()
+                state = holder.state(self._small) if name == "average" else holder.state_dict()
                 flat, facts[name] = flatten_state(state)
                 tensors |= {f"{name}/{key}": value for key, value in flat.items()}
         clipping = self._holders["step"].sum.clipping

@@ -111,6 +111,7 @@ class DPSGD(ChargedOnce):
         loss_scale: a constant factor against underflow in float16.
         ledger: charge this ledger's ``dataset`` before the run, in the name of ``analyst``.
         checkpoints: a folder to save to every ``checkpoint_every`` steps, and to resume from.
+        small_checkpoints: files of 15 MiB at most, the weights' average in bfloat16.
         noise: where noise comes from: cryptographic coins by default.
         coins: where sampling comes from; seeded ones in tests only.
         workers: processes that prepare batches of a dataset.
@@ -164,6 +165,7 @@ class DPSGD(ChargedOnce):
         analyst: str = "",
         checkpoints: str | Path | None = None,
         checkpoint_every: int = 100,
+        small_checkpoints: bool = False,
         noise: NoiseSource | None = None,
         coins: Coins = SYSTEM,
         workers: int = 0,
@@ -201,7 +203,9 @@ class DPSGD(ChargedOnce):
             "average": self._average, "step": self._step,
         }  # fmt: skip
         private = coins.private and self._noise.private
-        self._resuming = Resuming(checkpoints, checkpoint_every, self.plan, holders, private)
+        self._resuming = Resuming(
+            checkpoints, checkpoint_every, self.plan, holders, private, small_checkpoints
+        )
         self._wanted_progress = progress
         self._progress = choose_progress(False)
         self._rehearsed = False
@@ -435,6 +439,15 @@ class DPSGD(ChargedOnce):
                 yield self.model
         finally:  # buffers and modes must be as they were
             self._watch.accept_weights()
+
+    def save(self) -> None:
+        """Writes a checkpoint now: after a step, in :meth:`fit`'s ``after``, or in one's own loop.
+
+        Whoever leaves the loop then loses no step.
+        """
+        if not self._looping or self._step.sum.begun:
+            raise TrainingError("save() comes after a step, inside the loop, between two lots")
+        self._resuming.save(self.steps_taken)
 
     def resume(self) -> DPSGD:
         """Goes on from the newest checkpoint, with fresh coins.

@@ -9,16 +9,12 @@ The weights are a safetensors file, read whole, checked against its SHA-256, and
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, final
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load
 from torch import Tensor, nn
 
 from sfumato.core import validation
@@ -26,6 +22,12 @@ from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import Coins
 from sfumato.learning.features.base import FeatureMap, checked_shape
 from sfumato.learning.models import make_model
+from sfumato.learning.models.public_weights import (
+    check_weights,
+    checked_digest,
+    checked_source,
+    public_weights,
+)
 
 __all__ = ["PublicNetwork"]
 
@@ -62,15 +64,13 @@ class PublicNetwork(FeatureMap):
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | Path) or not str(self.path):
             validation.fail("path", "a safetensors file", self.path)
-        source = validation.name("source", self.source)
-        if "\n" in source:
-            validation.fail("source", "one line", source)
+        checked_source(self.source)
         values = {
             "path": str(self.path),
             "model": validation.name("model", self.model),
             "layers": validation.count("layers", self.layers),
             "options": tuple((str(k), _frozen(v)) for k, v in dict(self.options).items()),
-            "sha256": _checked_digest(self.sha256, str(self.path)),
+            "sha256": checked_digest(self.sha256, str(self.path)),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -78,9 +78,9 @@ class PublicNetwork(FeatureMap):
     def build(self, shape: tuple[int, ...]) -> nn.Module:
         """The network, its weights as buffers, always in eval mode."""
         kept, rest = self._cut(checked_shape(shape))
-        weights = self._weights()
+        weights = public_weights(self.path, self.sha256)
         own = kept.state_dict()
-        _check_names(weights, own, set(rest), self.path)
+        check_weights(weights, own, set(rest), self.path)
         kept.load_state_dict({name: weights[name] for name in own})
         return _Frozen(kept)
 
@@ -122,20 +122,6 @@ class PublicNetwork(FeatureMap):
         kept = nn.Sequential(*list(whole)[: weighted[-self.layers]]).to(torch.float32)
         return kept, [name for name in whole.state_dict() if name not in kept.state_dict()]
 
-    def _weights(self) -> dict[str, Tensor]:
-        content = _bytes(self.path)
-        if _digest(content) != self.sha256:
-            raise ValueError(
-                f"path must be the file with SHA-256 {self.sha256}, got {self.path!r} with "
-                f"{_digest(content)}: restore the file, or declare the new one"
-            )
-        try:
-            return load(content)
-        except SafetensorError as error:
-            raise ValueError(
-                f"path must be a safetensors file, got {self.path!r}: {error}"
-            ) from None
-
 
 class _Frozen(nn.Module):
     """A network whose weights are buffers and which stays in eval mode."""
@@ -157,46 +143,6 @@ class _Frozen(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Its features."""
         return self.kept(inputs)
-
-
-def _check_names(
-    weights: Mapping[str, Tensor], own: Mapping[str, Tensor], rest: set[str], path: str
-) -> None:
-    missing = sorted(set(own) - set(weights))
-    extra = sorted(set(weights) - set(own) - rest)
-    if missing or extra:
-        what = f"misses {missing[0]!r}" if missing else f"has {extra[0]!r}, which is none of them"
-        raise ValueError(
-            f"path must hold the weights of the model, got {path!r}, which {what}: check model and "
-            "options"
-        )
-    for name, value in own.items():
-        if value.shape != weights[name].shape:
-            raise ValueError(
-                f"path must hold {name!r} with shape {tuple(value.shape)}, got "
-                f"{tuple(weights[name].shape)} in {path!r}: check options and the inputs' shape"
-            )
-        if not weights[name].isfinite().all():
-            raise ValueError(f"path must hold finite weights, got {name!r} in {path!r}")
-
-
-def _bytes(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except (FileNotFoundError, IsADirectoryError):
-        raise FileNotFoundError(f"path must be a file that is there, got {path!r}") from None
-
-
-def _checked_digest(given: str | None, path: str) -> str:
-    if given is None:
-        return _digest(_bytes(path))
-    if not isinstance(given, str) or not re.fullmatch("[0-9a-f]{64}", given):
-        validation.fail("sha256", "64 hexadecimal digits, or None for the file as it is", given)
-    return given
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def _frozen(value: Any) -> Any:

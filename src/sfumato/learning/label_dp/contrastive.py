@@ -39,6 +39,9 @@ from sfumato.learning.pate.students.learners import Shuffled, Stateful, set_rate
 
 __all__ = ["CHOICES", "contrastive_loss", "image_body", "pretrain_body"]
 
+Views = Callable[[Tensor, bool], Tensor]
+"""One random view of each image; whether it may be mirrored."""
+
 _TEMPERATURE = 0.2
 _CODE = 128  # numbers of a code
 _RATE, _BATCH = 0.24, 512  # the highest rate, for batches of so many; in proportion for others
@@ -90,12 +93,14 @@ def pretrain_body(
     compile: bool = False,
     told: Told = lambda done, total: None,
     clock: Clock | None = None,
+    views: Views = viewed,
 ) -> dict[str, Tensor]:
     """The weights of a body after its training, or from where that was cut off.
 
     Args:
         make: the untrained body, and how many numbers it gives; see :func:`image_body`.
-        inputs: (n, channels, height, width) in [0, 1], public, on the device to train on.
+        inputs: (n, channels, height, width), public, on the device to train on: in [0, 1], or as
+            ``views`` takes them.
         epochs: over all inputs.
         batch: images of a step, each in two views.
         mirrored: whether views may be mirror images.
@@ -105,12 +110,13 @@ def pretrain_body(
         compile: join operations by ``torch.compile``.
         told: how many steps are done, of how many.
         clock: says when to stop.
+        views: one random view of each of some inputs.
 
     Raises:
         OutOfTime: if the clock ran out; called again, it goes on.
     """
     model = trained(
-        lambda: _Pretraining(*make(), inputs, epochs, batch, mirrored, seed, half, compile),
+        lambda: _Pretraining(*make(), inputs, epochs, batch, mirrored, seed, half, compile, views),
         seed, folder, told, clock,
     )  # fmt: skip
     assert isinstance(model, nn.Sequential)
@@ -132,8 +138,9 @@ class _Pretraining:
         seed: int,
         half: bool,
         compile: bool,
+        views: Views,
     ) -> None:
-        self.inputs, self.mirrored, self.half = inputs, mirrored, half
+        self.inputs, self.mirrored, self.half, self.views = inputs, mirrored, half, views
         self.layout = memory_layout(inputs)
         self.model: nn.Module = nn.Sequential(body, _head(size)).to(
             inputs.device, memory_format=self.layout
@@ -154,7 +161,7 @@ class _Pretraining:
         """One batch in two views; nothing in it waits for a GPU."""
         rows = self.batches(number).to(self.inputs.device, non_blocking=True)
         images = self.inputs[rows]
-        views = viewed(torch.cat([images, images]), self.mirrored)
+        views = self.views(torch.cat([images, images]), self.mirrored)
         set_rate(self.optimizer, self.rate * rise_and_fall(number, self.steps))
         self.model.train()
         views = views.contiguous(memory_format=self.layout)

@@ -12,11 +12,12 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from sfumato.learning.clock import Clock, OutOfTime
 from sfumato.learning.convolutions import convolutions_timed
 from sfumato.learning.ensembles.batches import derived_seed
 from sfumato.learning.pate.students.learners import Stateful
@@ -32,32 +33,6 @@ _SECONDS = 60.0  # between checkpoints
 
 Told = Callable[[int, int], object]
 """Is told how many steps are done, of how many."""
-
-
-class OutOfTime(RuntimeError):  # noqa: N818  # as StopIteration: nothing is wrong
-    """The time that was given is over; what is done is on disk."""
-
-
-@final
-class Clock:
-    """Says when a run should stop.
-
-    Args:
-        minutes: from now on; None for never.
-    """
-
-    def __init__(self, minutes: float | None = None) -> None:
-        self._ends = math.inf if minutes is None else time.monotonic() + 60 * minutes
-
-    @property
-    def over(self) -> bool:
-        """Whether it is time."""
-        return time.monotonic() >= self._ends
-
-    @property
-    def minutes_left(self) -> float | None:
-        """How many there are, 0 or above; None where it never ends."""
-        return None if self._ends == math.inf else max(0.0, self._ends - time.monotonic()) / 60
 
 
 class Learner(Protocol):

@@ -40,23 +40,36 @@ def viewed(images: Tensor, mirrored: bool = True) -> Tensor:
     return recoloured(cropped(images, mirrored))
 
 
-def cropped(images: Tensor, mirrored: bool = True) -> Tensor:
+def cropped(
+    images: Tensor,
+    mirrored: bool = True,
+    *,
+    side: int | None = None,
+    area: tuple[float, float] = _AREA,
+) -> Tensor:
     """A rectangle of each image, stretched to its size, mirrored by a coin.
 
     Its area is uniform between a fifth and all of the image's, the ratio of its sides log-uniform
     between 3/4 and 4/3 (no side is longer than the image's), its place uniform.
+
+    Args:
+        images: (n, channels, height, width).
+        mirrored: whether to toss that coin.
+        side: of the views, if it is another than the images'.
+        area: least and most, as a share of the image's.
     """
     n, device = len(images), images.device
-    area, ratio, right, down, coin = torch.rand(5, n, device=device)
-    area = _AREA[0] + (_AREA[1] - _AREA[0]) * area
+    share, ratio, right, down, coin = torch.rand(5, n, device=device)
+    share = area[0] + (area[1] - area[0]) * share
     low, high = math.log(_RATIO[0]), math.log(_RATIO[1])
     root = torch.exp(0.5 * (low + (high - low) * ratio))
-    wide, tall = (area.sqrt() * root).clamp(max=1), (area.sqrt() / root).clamp(max=1)
+    wide, tall = (share.sqrt() * root).clamp(max=1), (share.sqrt() / root).clamp(max=1)
     matrix = torch.zeros(n, 2, 3, device=device)
     matrix[:, 0, 0] = torch.where(coin < 0.5, -wide, wide) if mirrored else wide
     matrix[:, 1, 1] = tall
     matrix[:, 0, 2], matrix[:, 1, 2] = (1 - wide) * (2 * right - 1), (1 - tall) * (2 * down - 1)
-    grid = F.affine_grid(matrix, list(images.shape), align_corners=False)
+    size = list(images.shape) if side is None else [n, images.shape[1], side, side]
+    grid = F.affine_grid(matrix, size, align_corners=False)
     return F.grid_sample(images, grid, padding_mode="border", align_corners=False)
 
 

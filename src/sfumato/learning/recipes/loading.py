@@ -169,7 +169,7 @@ def initial_model(recipe: Recipe, shape: tuple[int, ...], classes: int) -> nn.Mo
     """The recipe's model with its initial weights, which follow from the seed and are public.
 
     Args:
-        recipe: whose ``seed`` is set.
+        recipe: whose ``seed`` is set; its ``start`` replaces what it holds.
         shape: of one row's features.
         classes: how many.
     """
@@ -177,12 +177,15 @@ def initial_model(recipe: Recipe, shape: tuple[int, ...], classes: int) -> nn.Mo
     with torch.random.fork_rng():
         torch.manual_seed(recipe.seed)
         try:
-            return make_model(recipe.model, shape, classes, **recipe.model_options)
+            model = make_model(recipe.model, shape, classes, **recipe.model_options)
         except ValueError as error:
             raise ValueError(
                 f"{error} (inputs of the model are features {recipe.features.kind!r} of shape "
                 f"{shape}; with features none they are the data's own)"
             ) from None
+    if recipe.start is not None:
+        recipe.start.put_into(model)
+    return model
 
 
 def load_run(path: str | Path, *, run_code: bool = False) -> Run:

@@ -4,7 +4,7 @@ None of them was chosen on the data set that its figures are reported for; each 
 from, and a run's record repeats it.
 
     >>> preset_names()
-    ('abadi-mnist', 'pca-mlp', 'scattering-linear', 'scattering-cnn', 'cnn', 'table')
+    ('abadi-mnist', 'pca-mlp', 'scattering-linear', 'scattering-cnn', 'cnn', 'wrn', 'table')
 """
 
 from __future__ import annotations
@@ -215,6 +215,30 @@ def _cnn(epsilon: float, size: int, shape: tuple[int, ...]) -> Recipe:
     )
 
 
+def _wrn(epsilon: float, size: int, shape: tuple[int, ...]) -> Recipe:
+    """WRN-16-4 on pixels, eight augmented copies of each record; for a GPU.
+
+    Longer runs pay where noise is small: what T steps of expected lot L tell together is
+    sqrt(T) L / z, which hardly grows with T at epsilon 1.
+    """
+    return Recipe(
+        model="wrn",
+        epsilon=epsilon,
+        delta=_delta(size),
+        epochs=20 if epsilon <= 1.5 else 40,
+        lot_size=_lot(4096 / 50_000, size),
+        clip=Flat(1.0),
+        rate=Rate(2.0),
+        momentum=0.0,
+        ema_decay=0.999,
+        augment="flip-shift",
+        augmentations=8,
+        batch_size=4096,
+        precision="bfloat16",
+        origin="De et al., arXiv:2204.13650",
+    )
+
+
 def _table(epsilon: float, size: int, shape: tuple[int, ...]) -> Recipe:
     """Softmax regression on a table's columns."""
     return Recipe(
@@ -235,5 +259,6 @@ _PRESETS = {
     "scattering-linear": Preset("images: a linear model on scattering", _scattering_linear),
     "scattering-cnn": Preset("images: a small CNN on scattering", _scattering_cnn),
     "cnn": Preset("images: a small CNN on pixels", _cnn),
+    "wrn": Preset("images: a wide residual network on pixels, on a GPU; see --start", _wrn),
     "table": Preset("rows of a table: a linear model", _table),
 }

@@ -31,12 +31,14 @@ from sfumato.learning.features import FeatureMap, Plain
 from sfumato.learning.recipes.augments import augment_by_name
 from sfumato.learning.recipes.canaries import Canaries, CanaryKind
 from sfumato.learning.recipes.rates import OPTIMIZERS, Rate
+from sfumato.learning.recipes.start import PublicStart
 
-__all__ = ["LOTS", "NOT_STATED", "Recipe"]
+__all__ = ["LOTS", "NOT_STATED", "PRECISIONS", "Recipe"]
 
 _PLAIN, _CLIP, _CONSTANT = Plain(), Flat(1.0), NoiseSchedule.constant()
 
 LOTS = ("poisson", "fixed-size", "shuffled")
+PRECISIONS = ("full", "bfloat16")
 NOT_STATED = (
     "not stated: if the hyper-parameters were chosen on this data, the guarantee does not cover "
     "that choice"
@@ -71,6 +73,8 @@ class Recipe:
         augmentations: so many changed copies of each record, averaged before clipping.
         batch_size: the most rows in memory at a time.
         seed: of the initial weights, which are public; None draws one.
+        start: public weights to begin with instead; None for none.
+        precision: of the model's arithmetic, "full" or "bfloat16"; norms and sums stay in float32.
         canaries: to plant for an audit; None for none.
         origin: where the hyper-parameters come from.
     """
@@ -100,6 +104,8 @@ class Recipe:
     augmentations: int = 1
     batch_size: int | None = None
     seed: int | None = None
+    start: PublicStart | None = None
+    precision: str = "full"
     canaries: Canaries | None = None
     origin: str = NOT_STATED
 
@@ -115,6 +121,8 @@ class Recipe:
             validation.fail("max_lot", "left out for lots of one size", self.max_lot)
         if self.optimizer not in OPTIMIZERS:
             validation.fail("optimizer", f"one of {', '.join(OPTIMIZERS)}", self.optimizer)
+        if self.precision not in PRECISIONS:
+            validation.fail("precision", f"one of {', '.join(PRECISIONS)}", self.precision)
         if self.augment is not None:
             augment_by_name(self.augment)
             if not isinstance(self.features, Plain):
@@ -183,6 +191,7 @@ class Recipe:
             "noise_schedule": self.noise_schedule.to_dict(),
             "neighbours": self.neighbours.value,
             "canaries": None if self.canaries is None else self.canaries.to_dict(),
+            "start": None if self.start is None else self.start.to_dict(),
         }
 
     @classmethod
@@ -196,6 +205,8 @@ class Recipe:
         }
         if data.get("canaries") is not None:
             parts["canaries"] = Canaries.from_dict(data["canaries"])
+        if data.get("start") is not None:
+            parts["start"] = PublicStart.from_dict(data["start"])
         return cls(**(dict(data) | parts))
 
     def changed(self, **values: Any) -> Recipe:

@@ -34,6 +34,8 @@ def public_record(
         "tuning": recipe.origin,
         "test_set": _test_set(data, evaluation),
     }
+    if recipe.start is not None:
+        record.facts["public_start"] = recipe.start.provenance
     if evaluation.possible and data.test_is_public:
         record.facts["accuracy"] = evaluation.points[-1].accuracy
         record.facts["curve"] = [point.to_dict() for point in evaluation.points]

@@ -33,16 +33,16 @@ from sfumato.core.html import CURATOR, facts_table
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.records import Record
 from sfumato.data import Dataset
+from sfumato.learning.clock import Clock, OutOfTime
 from sfumato.learning.dp_sgd.deferred import Deferred
 from sfumato.learning.dp_sgd.noise import NoiseSource
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.trainer import DPSGD
-from sfumato.learning.models import make_model
 from sfumato.learning.recipes.augments import augment_by_name
 from sfumato.learning.recipes.canaries import CanaryScores, Planted, WithCanaries, canary_losses
 from sfumato.learning.recipes.evaluating import Evaluation, minus_losses
 from sfumato.learning.recipes.inputs import input_shape, labels_of
-from sfumato.learning.recipes.loading import described
+from sfumato.learning.recipes.loading import described, initial_model
 from sfumato.learning.recipes.observing import History, Observer, Point, Shown
 from sfumato.learning.recipes.preparing import Prepared, check_sizes, refuse_first_rows
 from sfumato.learning.recipes.rates import make_optimizer, make_scheduler
@@ -112,6 +112,8 @@ def train(
     evaluations: int = 20,
     checkpoint_every: int | None = None,
     compile: bool = False,
+    minutes: float | None = None,
+    small_checkpoints: bool = False,
     observer: Observer | None = None,
     request: Mapping[str, Any] | None = None,
     noise: NoiseSource | None = None,
@@ -133,12 +135,20 @@ def train(
         evaluations: how many points the learning curve has; 0 tests the final model only.
         checkpoint_every: steps between checkpoints; by default a twentieth of the run.
         compile: trace the step for ``torch.compile``.
+        minutes: stop after so many, with a checkpoint of that very step; resumed, it goes on.
+        small_checkpoints: files of 15 MiB at most, averages in half precision.
         observer: who is told; bars on a terminal by default.
         request: what was asked for, kept in the curator's folder for whoever resumes.
         noise: where the steps' noise comes from: cryptographic coins by default.
         coins: where everything else that is drawn comes from; seeded in tests only.
         included: which canaries are in, where an audit tosses the coins; by default tossed here.
+
+    Raises:
+        OutOfTime: if the minutes were over before the run was.
     """
+    clock = Clock(minutes)
+    if minutes is not None and out is None:
+        raise ValueError("minutes needs a folder to go on from: give out")
     folder = None if out is None else RunFolder(out)
     if resume:
         recipe = _recipe_of(folder)
@@ -159,11 +169,12 @@ def train(
             checkpoint_every=max(1, plan.steps // 20)
             if checkpoint_every is None
             else checkpoint_every,
+            small_checkpoints=small_checkpoints,
         )  # fmt: skip
         begun.append(trainer)
         if resume:
             run.resume(trainer)
-        return run.finish(trainer, evaluations, compile)
+        return run.finish(trainer, evaluations, compile, clock)
 
 
 def check_recipe(recipe: Recipe, data: Dataset, public_size: int, device: str = "cpu") -> None:
@@ -217,24 +228,9 @@ class _Run:
         self.history = History(observer.steps(), kept=folder is not None)
         shape = input_shape(data.shape)
         self.prepared = Prepared(recipe.features, shape, device, folder, observer, coins)
-        self.head, self.device = self._fresh_model().to(device), device
+        self.head = initial_model(recipe, self.prepared.shape, len(data.classes)).to(device)
+        self.device = device
         self.planted: Planted | None = None
-
-    def _fresh_model(self) -> nn.Module:
-        """The model with its public initial weights."""
-        recipe, shape = self.recipe, self.prepared.shape
-        assert recipe.seed is not None
-        with torch.random.fork_rng():
-            torch.manual_seed(recipe.seed)
-            try:
-                return make_model(
-                    recipe.model, shape, len(self.data.classes), **recipe.model_options
-                )
-            except ValueError as error:
-                raise ValueError(
-                    f"{error} (inputs of the model are features {recipe.features.kind!r} of shape "
-                    f"{shape}; with features none they are the data's own)"
-                ) from None
 
     def plant(self, included: NDArray[np.bool_] | None, resumed: bool) -> None:
         """Takes up or tosses the canaries' coins, if there are any."""
@@ -326,12 +322,19 @@ class _Run:
                 "release others is not paid for: restore curator/ from a copy"
             )
 
-    def finish(self, trainer: DPSGD, evaluations: int, compiled: bool) -> Trained:
+    def finish(self, trainer: DPSGD, evaluations: int, compiled: bool, clock: Clock) -> Trained:
         """The loop, then the files."""
         evaluation = Evaluation(self.data, self.prepared, trainer, self.folder, self.observer)
         evaluation.plan(evaluations)
-        losses = canary_losses if self._marked else _losses
-        trainer.fit(losses, compile=compiled, after=evaluation.after)
+        losses = in_precision(canary_losses if self._marked else _losses, self.recipe.precision)
+
+        def after(step: int) -> None:
+            evaluation.after(step)
+            if clock.over and step < self.plan.steps:
+                trainer.save()
+                raise OutOfTime(f"stopped after {step:,} of {self.plan.steps:,} steps")
+
+        trainer.fit(losses, compile=compiled, after=after)
         accuracy = evaluation.final()  # before whole(), which puts the averaged weights in place
         pushed = self.head.scores if isinstance(self.head, WithCanaries) else None
         model = self.whole(trainer)
@@ -373,6 +376,18 @@ class _Run:
             self.head.load_state_dict(weights)
         head = self.head.inner if isinstance(self.head, WithCanaries) else self.head
         return nn.Sequential(self.prepared.module, head).eval()
+
+
+def in_precision(losses: Callable[..., Tensor], precision: str) -> Callable[..., Tensor]:
+    """Losses whose model computes in bfloat16 where its recipe says so; they stay in float32."""
+    if precision == "full":
+        return losses
+
+    def half(model: Any, inputs: Tensor, *more: Any) -> Tensor:
+        with torch.autocast(inputs.device.type, torch.bfloat16):
+            return losses(model, inputs, *more)
+
+    return half
 
 
 def _losses(model: Callable[[Tensor], Tensor], inputs: Tensor, labels: Tensor) -> Tensor:

@@ -19,12 +19,11 @@ from dataclasses import dataclass, fields
 from typing import Any, final
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load
 from torch import nn
 
 from sfumato.core import validation
 from sfumato.learning.models import make_model
+from sfumato.learning.models.public_weights import check_weights, checked_digest, public_weights
 from sfumato.learning.relevance.known import KnownModel
 
 __all__ = ["PublicSource"]
@@ -64,10 +63,8 @@ class PublicSource:
         object.__setattr__(self, "options", options)
         object.__setattr__(self, "path", str(self.path))
         if self.path:
-            from sfumato.learning.features.network import _checked_digest
-
             validation.name("source", self.source)
-            object.__setattr__(self, "sha256", _checked_digest(self.sha256, self.path))
+            object.__setattr__(self, "sha256", checked_digest(self.sha256, self.path))
 
     def known(self, shape: tuple[int, ...]) -> KnownModel:
         """The network for inputs of one shape.
@@ -83,21 +80,8 @@ class PublicSource:
         return KnownModel.public(made.eval(), self.provenance)
 
     def _load(self, model: nn.Module) -> None:
-        from sfumato.learning.features.network import _bytes, _check_names, _digest
-
-        content = _bytes(self.path)
-        if _digest(content) != self.sha256:
-            raise ValueError(
-                f"path must be the file with SHA-256 {self.sha256}, got {self.path!r} with "
-                f"{_digest(content)}: restore the file, or declare the new one"
-            )
-        try:
-            weights = load(content)
-        except SafetensorError as error:
-            raise ValueError(
-                f"path must be a safetensors file, got {self.path!r}: {error}"
-            ) from None
-        _check_names(weights, model.state_dict(), set(), self.path)
+        weights = public_weights(self.path, self.sha256)
+        check_weights(weights, model.state_dict(), set(), self.path)
         model.load_state_dict(weights)
 
     @property

@@ -1,0 +1,185 @@
+"""CIFAR-10 with differential privacy from nothing public but random images: accuracy, and time.
+
+    sfumato pretrain --out random.safetensors --half --compile
+    python benchmarks/cifar10.py choose --start random.safetensors
+    sfumato train dp-sgd --data cifar10 --preset wrn --start random.safetensors --epsilon 1 ...
+    python benchmarks/cifar10.py steps --steps 20
+
+``choose`` compares learning rates on Fashion-MNIST in three equal colours and 32 pixels, which is
+declared public here: nothing about CIFAR-10 is chosen on CIFAR-10. ``steps`` times the same steps
+of the same network here and by Opacus, whose physical batches are as large as fit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import sfumato as sf
+from sfumato.learning.clock import OutOfTime
+from sfumato.learning.models import make_model
+from sfumato.learning.recipes.augments import flip_and_shift
+from sfumato.learning.recipes.rates import Rate
+from sfumato.learning.recipes.start import PublicStart
+
+
+def in_colours(name: str, size: int):
+    """Grey images of 28 pixels as colour images of 32, and as many of them as CIFAR-10 has."""
+    data = sf.load_dataset(name)
+
+    def changed(examples, most):
+        grey = np.pad(examples.inputs[:most].reshape(-1, 28, 28), ((0, 0), (2, 2), (2, 2)))
+        return type(examples)(np.repeat(grey[..., None], 3, axis=3), examples.labels[:most])
+
+    return dataclasses.replace(
+        data, name=f"{name} in colours", shape=(32, 32, 3), train=changed(data.train, size),
+        test=changed(data.test, 10_000), rows=None, public_size=size,
+    )  # fmt: skip
+
+
+def choose(options: argparse.Namespace) -> None:
+    data = in_colours(options.data, 50_000)
+    recipe = sf.preset("wrn", data, epsilon=options.epsilon)
+    start = None if options.start is None else PublicStart(options.start)
+    for rate in options.rates:
+        one = dataclasses.replace(
+            recipe, start=start, rate=Rate(rate), augmentations=options.augmentations,
+            batch_size=options.batch_size, seed=0,
+        )  # fmt: skip
+        begun = time.monotonic()
+        found = sf.train(one, data, device=options.device, compile=True, evaluations=1)
+        print(
+            json.dumps(
+                {"rate": rate, "accuracy": found.accuracy, "seconds": time.monotonic() - begun}
+            ),
+            flush=True,
+        )
+
+
+def steps(options: argparse.Namespace) -> None:
+    """Whole steps on made-up rows of CIFAR-10's shape: time does not depend on what they show."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(50_000, 3, 32, 32, generator=generator).to(options.device)
+    y = torch.randint(0, 10, (50_000,), generator=generator).to(options.device)
+    for name in options.engines:
+        run = {"sfumato": _ours, "opacus": _opacus}[name]
+        seconds = run(x, y, options)
+        found = {"engine": name, "seconds_a_step": seconds, "steps": options.steps}
+        print(json.dumps(found), flush=True)
+
+
+def _losses(model: nn.Module, inputs, labels):
+    with torch.autocast(inputs.device.type, torch.bfloat16):
+        return F.cross_entropy(model(inputs), labels, reduction="none")
+
+
+def _ours(x, y, options: argparse.Namespace) -> float:
+    model = make_model("wrn", (3, 32, 32), 10).to(options.device)
+    times: list[float] = []
+    trainer = sf.DPSGD(
+        model, torch.optim.SGD(model.parameters(), lr=2.0), (x, y), public_size=50_000,
+        lot_size=options.lot_size, steps=options.steps + 5, noise_multiplier=3.0, delta=1e-5,
+        augment=flip_and_shift, augmentations=options.augmentations,
+        batch_size=options.batch_size,
+    )  # fmt: skip
+
+    def after(step: int) -> None:
+        if options.device == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.monotonic())
+
+    trainer.fit(_losses, compile=options.device == "cuda", after=after)
+    return (times[-1] - times[4]) / (len(times) - 5)
+
+
+def _opacus(x, y, options: argparse.Namespace) -> float:
+    """The same lots with Opacus' hooks: copies are averaged before clipping by hand."""
+    from opacus.grad_sample import GradSampleModule
+
+    whole = _standardised(make_model("wrn", (3, 32, 32), 10)).to(options.device)
+    model = GradSampleModule(whole)
+    optimizer = torch.optim.SGD(whole.parameters(), lr=2.0)
+    copies, most = options.augmentations, options.opacus_batch // options.augmentations
+    times: list[float] = []
+    for _ in range(options.steps + 1):
+        lot = torch.nonzero(torch.rand(50_000) < options.lot_size / 50_000).flatten()
+        total = [torch.zeros_like(p) for p in whole.parameters()]
+        for part in lot.to(options.device).split(most):
+            rows = part.repeat_interleave(copies)
+            _losses(model, flip_and_shift(x[rows]), y[rows]).sum().backward()
+            each = [p.grad_sample.view(len(part), copies, -1).mean(1) for p in whole.parameters()]
+            norms = torch.stack([g.square().sum(1) for g in each]).sum(0).sqrt()
+            scale = (1.0 / norms).clamp(max=1.0)
+            for t, g in zip(total, each, strict=True):
+                t += (scale @ g).view_as(t)
+            for p in whole.parameters():
+                p.grad_sample = None
+                p.grad = None
+        for p, t in zip(whole.parameters(), total, strict=True):
+            p.grad = (t + 3.0 * torch.randn_like(t)) / options.lot_size
+        optimizer.step()
+        if options.device == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.monotonic())
+    return (times[-1] - times[0]) / options.steps
+
+
+def _standardised(model: nn.Module) -> nn.Module:
+    """Plain convolutions in place of standardised ones, which Opacus has no rule for."""
+    for name, child in model.named_children():
+        if type(child).__name__ == "StandardizedConv":
+            after, before, side, _ = child.weight.shape
+            plain = nn.Conv2d(before, after, side, child.stride, child.padding)
+            setattr(model, name, plain)
+        else:
+            _standardised(child)
+    return model
+
+
+def train_in_pieces(options: argparse.Namespace) -> None:
+    """One run by the preset, in pieces of so many minutes, as the command line does it."""
+    data = sf.load_dataset("cifar10")
+    recipe = sf.preset("wrn", data, epsilon=options.epsilon)
+    start = None if options.start is None else PublicStart(options.start)
+    recipe = dataclasses.replace(recipe, start=start)
+    out = Path(options.out)
+    try:
+        found = sf.train(
+            recipe, data, out=out, resume=out.exists(), device=options.device, compile=True,
+            minutes=options.minutes, small_checkpoints=True,
+        )  # fmt: skip
+        print(json.dumps({"epsilon": options.epsilon, "accuracy": found.accuracy}))
+    except OutOfTime as stopped:
+        print(stopped)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("choose", "steps", "train"))
+    parser.add_argument("--start", default=None)
+    parser.add_argument("--data", default="fashion-mnist")
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--rates", type=float, nargs="+", default=[1.0, 2.0, 4.0])
+    parser.add_argument("--augmentations", type=int, default=8)
+    parser.add_argument("--batch-size", type=int, default=4096)
+    parser.add_argument("--opacus-batch", type=int, default=2048)
+    parser.add_argument("--lot-size", type=int, default=4096)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--minutes", type=float, default=None)
+    parser.add_argument("--out", default="runs/cifar10")
+    parser.add_argument("--engines", nargs="+", default=["sfumato", "opacus"])
+    parser.add_argument("--device", default="cuda")
+    options = parser.parse_args()
+    {"choose": choose, "steps": steps, "train": train_in_pieces}[options.what](options)
+
+
+if __name__ == "__main__":
+    main()
