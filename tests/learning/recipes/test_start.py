@@ -1,0 +1,130 @@
+"""Runs that begin with public weights, in half precision, and in pieces of some minutes."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch.nn import functional as F
+
+from sfumato.learning.clock import Clock, OutOfTime
+from sfumato.learning.models import make_model
+from sfumato.learning.recipes import Recipe, training
+from sfumato.learning.recipes.loading import initial_model
+from sfumato.learning.recipes.start import PublicStart
+from sfumato.learning.recipes.training import in_precision
+
+SAID = "made up by a test"
+
+
+def body(path, hidden=4):
+    torch.manual_seed(11)
+    model = make_model("mlp", (6,), 2, hidden=hidden)
+    first = {n: w for n, w in model.state_dict().items() if not n.startswith("3.")}
+    save_file(first, path)
+    return first
+
+
+@pytest.fixture
+def start(tmp_path):
+    body(tmp_path / "w.safetensors")
+    return PublicStart(str(tmp_path / "w.safetensors"), SAID)
+
+
+def recipe_with(toy, start, **more):
+    return toy.recipe(model="mlp", model_options={"hidden": 4}, start=start, **more)
+
+
+def test_a_run_begins_there_and_says_so(toy, tmp_path, start):
+    recipe = recipe_with(toy, start)
+    assert Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe
+    trained = toy.train(recipe, out=tmp_path / "a")
+    assert SAID in trained.record.facts["public_start"]
+    assert start.sha256 in trained.record.facts["public_start"]
+    model = initial_model(recipe.changed(seed=3), (6,), 2)
+    first = body(tmp_path / "again.safetensors")
+    own = model.state_dict()
+    assert all(torch.equal(own[name], value) for name, value in first.items())
+
+
+def test_a_file_that_changed_is_refused_before_anything(toy, tmp_path, start):
+    body(tmp_path / "w.safetensors", hidden=5)
+    with pytest.raises(ValueError, match="SHA-256"):
+        toy.train(recipe_with(toy, start), out=tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+def test_weights_of_another_network_are_refused(toy, tmp_path):
+    body(tmp_path / "w.safetensors", hidden=5)
+    start = PublicStart(str(tmp_path / "w.safetensors"), SAID)
+    with pytest.raises(ValueError, match="shape"):
+        toy.train(recipe_with(toy, start), out=tmp_path / "a")
+    save_file({"other": torch.zeros(2)}, tmp_path / "o.safetensors")
+    other = PublicStart(str(tmp_path / "o.safetensors"), SAID)
+    with pytest.raises(ValueError, match="none of them"):
+        toy.train(recipe_with(toy, other), out=tmp_path / "a")
+
+
+def test_where_weights_come_from_must_be_said(tmp_path):
+    body(tmp_path / "w.safetensors")
+    with pytest.raises(ValueError, match="source must say"):
+        PublicStart(str(tmp_path / "w.safetensors"))
+    with pytest.raises(FileNotFoundError):
+        PublicStart(str(tmp_path / "none.safetensors"), SAID)
+
+
+def test_half_precision_reaches_the_model_and_not_the_losses():
+    seen = []
+
+    def losses(model, inputs, labels):
+        logits = model(inputs)
+        seen.append(logits.dtype)
+        return F.cross_entropy(logits, labels, reduction="none")
+
+    model, x = torch.nn.Linear(3, 2), torch.randn(5, 3)
+    labels = torch.zeros(5, dtype=torch.long)
+    found = in_precision(losses, "bfloat16")(model, x, labels)
+    assert seen == [torch.bfloat16]
+    assert found.dtype == torch.float32
+    assert in_precision(losses, "full") is losses
+    with pytest.raises(ValueError, match="precision"):
+        Recipe(model="linear", lot_size=1, rate=training_rate(), precision="float8")
+
+
+def training_rate():
+    from sfumato.learning.recipes import Rate
+
+    return Rate(1.0)
+
+
+def test_a_run_in_half_precision(toy, tmp_path):
+    trained = toy.train(toy.recipe(precision="bfloat16"), out=tmp_path / "a")
+    assert trained.record.parameters["recipe"]["precision"] == "bfloat16"
+    assert next(trained.model.parameters()).dtype == torch.float32
+
+
+class Short(Clock):
+    """Over at once, at every look."""
+
+    def __init__(self, minutes=None):
+        super().__init__(0.0)
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_in_pieces_no_step_is_lost(toy, tmp_path, monkeypatch, small):
+    """Each piece takes one step, saves it, and stops; all together are the whole run."""
+    monkeypatch.setattr(training, "Clock", Short)
+    recipe = toy.recipe(ema_decay=0.9)
+    more = {"out": tmp_path / "a", "small_checkpoints": small, "checkpoint_every": 100}
+    with pytest.raises(OutOfTime, match="stopped after 1 of 6 steps"):
+        toy.train(recipe, **more)
+    for done in range(2, 6):
+        with pytest.raises(OutOfTime, match=f"stopped after {done} of 6 steps"):
+            toy.train(None, resume=True, **more)
+    trained = toy.train(None, resume=True, **more)
+    assert trained.record.facts["steps_lost"] == 0
+
+
+def test_minutes_need_a_folder(toy):
+    with pytest.raises(ValueError, match="give out"):
+        toy.train(toy.recipe(), minutes=1.0)
