@@ -2,14 +2,16 @@
 
 Each game is one coordinate of a model that consists of nothing else. A canary that is in pushes its
 coordinate by the whole clip norm whenever its lot comes, one that is out is a blank; all canaries
-are in the same lot of each epoch. The attacker sees every step's noisy sum y, knows C, and looks
-along the way in which a canary moves C y = C x + z: the best test that there is.
+are in the same lot of each epoch. The attacker sees every step's noisy sum y, knows C, and forms
+C y = C x + z: a row of it for each step, in which the audit looks along the way in which canaries
+move it. If noise is as claimed, that is the best test that there is; if the noise of two rows is
+the same, the audit finds that, too.
 
     >>> import numpy as np
     >>> from sfumato.learning.dp_sgd.correlated.strategies import BandedNoise
     >>> runs = StreamedRuns(BandedNoise(2), noise_multiplier=1.0, lots=3, epochs=2)
     >>> runs(np.array([True, False, True])).shape
-    (3, 1)
+    (3, 6)
     >>> round(runs.multiplier, 4)
     0.7071
 """
@@ -80,7 +82,7 @@ class StreamedRuns:
         return self.noise_multiplier / math.sqrt(cost)
 
     def __call__(self, included: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Plays: one row a game, one column, in clip norms."""
+        """Plays: one row a game, one column a step, in clip norms."""
         games, steps = len(included), self.lots * self.epochs
         rows = self.lots * games
         push = torch.zeros(rows)
@@ -100,10 +102,7 @@ class StreamedRuns:
             after=lambda step: seen.append(model.weights.detach().clone()),
         )
         sums = torch.stack([before - after for before, after in pairwise(seen)]).double().numpy()
-        matrix = self.correlation.matrix(steps)
-        way = matrix[:, self.place :: self.lots].sum(1)
-        scores = way @ (matrix @ (sums[:, :, 0] * games))
-        return scores[:, None] / np.linalg.norm(way)
+        return (self.correlation.matrix(steps) @ (sums[:, :, 0] * games)).T
 
 
 class _Coordinates(nn.Module):
