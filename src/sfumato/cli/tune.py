@@ -40,7 +40,7 @@ _KINDS: dict[str, Callable[[str], Any]] = {
 }  # fmt: skip
 _OTHERS = (
     "model_option", "features", "feature_option", "noise_multiplier", "lots", "max_lot",
-    "noise_schedule", "augment", "batch_size", "seed", "tuned_on", "canaries",
+    "noise_schedule", "correlation", "augment", "batch_size", "seed", "tuned_on", "canaries",
 )  # fmt: skip
 
 

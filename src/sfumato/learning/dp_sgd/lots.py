@@ -28,6 +28,7 @@ lots must not be accounted as Poisson ones).
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -143,10 +144,14 @@ class Lots(ByKind, ABC, family=True):
                 f"available must be the declared population {self.population}, which is public for "
                 f"{self.kind} lots, got {available!r}: declare the number of units that there are"
             )
-        return self._draw(known, coins, first)
+        return itertools.islice(self._draw(known, coins), self._place(first), None)
+
+    def _place(self, first: int) -> int:
+        """How many lots a sampler leaves out to begin with the one of step ``first``."""
+        return 0
 
     @abstractmethod
-    def _draw(self, available: int, coins: Coins, first: int = 0) -> Iterator[Positions]:
+    def _draw(self, available: int, coins: Coins) -> Iterator[Positions]:
         """The lots of :meth:`sampler`."""
 
     # --- what it costs --------------------------------------------------------------------------
@@ -279,7 +284,7 @@ class PoissonLots(Lots):
         """L/N: not one over a number of batches, which would round."""
         return self.size / self.population
 
-    def _draw(self, available: int, coins: Coins, first: int = 0) -> Iterator[Positions]:
+    def _draw(self, available: int, coins: Coins) -> Iterator[Positions]:
         known = available if self.max_size is None else min(available, self.population)
         threshold = math.floor(Fraction(self.sample_rate) * 2**64)
         while True:
@@ -332,7 +337,7 @@ class FixedSizeLots(Lots):
         """L/N."""
         return self.size / self.population
 
-    def _draw(self, available: int, coins: Coins, first: int = 0) -> Iterator[Positions]:
+    def _draw(self, available: int, coins: Coins) -> Iterator[Positions]:
         while True:
             yield subset(self.population, self.size, coins)
 
@@ -388,7 +393,7 @@ class ShuffledLots(Lots):
         """Once in one epoch. In several, at places of which nothing is known: see the base."""
         return (1, steps) if steps <= self.steps_per_epoch else super().participation(steps)
 
-    def _draw(self, available: int, coins: Coins, first: int = 0) -> Iterator[Positions]:
+    def _draw(self, available: int, coins: Coins) -> Iterator[Positions]:
         while True:
             order = permutation(self.population, coins)
             for start in range(0, self.population, self.size):

@@ -86,12 +86,13 @@ class StreamedLots(Lots):
         """Once an epoch, an epoch apart."""
         return math.ceil(steps / self.steps_per_epoch), self.steps_per_epoch
 
-    def _draw(self, available: int, coins: Coins, first: int = 0) -> Iterator[Positions]:
-        at = first % self.steps_per_epoch
+    def _place(self, first: int) -> int:
+        return first % self.steps_per_epoch
+
+    def _draw(self, available: int, coins: Coins) -> Iterator[Positions]:
         while True:
-            start = at * self.size
-            yield np.arange(start, min(start + self.size, self.population), dtype=np.int64)
-            at = (at + 1) % self.steps_per_epoch
+            for start in range(0, self.population, self.size):
+                yield np.arange(start, min(start + self.size, self.population), dtype=np.int64)
 
     def mechanism(self, noise: Noise, neighbours: Neighbours, unit: str, first: int = 0) -> Event:
         """One Gaussian each epoch, with the smallest multiplier of its steps."""
@@ -167,15 +168,13 @@ class CyclicPoissonLots(Lots):
         """At most once a turn of the parts."""
         return math.ceil(steps / self.groups), self.groups
 
-    def _draw(self, available: int, coins: Coins, first: int = 0) -> Iterator[Positions]:
+    def _draw(self, available: int, coins: Coins) -> Iterator[Positions]:
         part = _uniform(available, self.groups, coins)
         members = [np.flatnonzero(part == g) for g in range(self.groups)]
         threshold = math.floor(Fraction(self.sample_rate) * 2**64)
-        step = first
         while True:
-            mine = members[step % self.groups]
-            yield mine[bernoulli(len(mine), threshold, coins)]
-            step += 1
+            for mine in members:
+                yield mine[bernoulli(len(mine), threshold, coins)]
 
     def mechanism(self, noise: Noise, neighbours: Neighbours, unit: str, first: int = 0) -> Event:
         """A sampled Gaussian each turn of the parts, with the smallest multiplier of its steps."""

@@ -8,11 +8,15 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 import sfumato as sf
+from sfumato.accounting import account
+from sfumato.audit.mechanism import audit_mechanism
 from sfumato.core.randomness import SeededCoins
+from sfumato.learning.dp_sgd import DPSGD, TrainingPlan
 from sfumato.learning.dp_sgd.correlated import strategies
-from sfumato.learning.dp_sgd.correlated.games import StreamedRuns
+from sfumato.learning.dp_sgd.correlated.games import StreamedRuns, _Coordinates
 from sfumato.learning.dp_sgd.noise import CoinNoise
 
 pytestmark = pytest.mark.usefixtures("singles")
@@ -119,3 +123,57 @@ def test_games_are_stated_in_clip_norms():
     assert np.cov(shown[included].T) == pytest.approx(4 * np.eye(6), abs=0.6)
     with pytest.raises(ValueError, match="place must be from 0 to 2"):
         StreamedRuns(sf.TreeNoise(), lots=3, place=3)
+
+
+# --- sampled in turns -----------------------------------------------------------------------------
+
+SIGHT = 0.05  # the delta at which games are counted
+TURNS = {"groups": 2, "steps": 8, "z": 1.0, "bands": 2, "rate": 0.5}
+
+
+def cyclic_scores(present, count, seed, groups, steps, z, bands, rate, noise=None):
+    """Log likelihood ratios of whole runs: all canaries in, or none. Parts are not known."""
+    model, correlation = _Coordinates(count), sf.BandedNoise(bands)
+    rows = torch.arange(count if present else 0)
+    lots = sf.CyclicPoissonLots(rate * count / groups, count, groups)
+    plan = TrainingPlan(lots, sf.Flat(1.0), z, steps, 1e-5, correlation=correlation)
+    trainer = DPSGD(
+        model, torch.optim.SGD(model.parameters(), lr=1.0), (rows,), plan=plan, progress=False,
+        coins=SeededCoins(seed), noise=noise and noise(SeededCoins(seed + 1000)),
+        example=(torch.arange(3),),
+    )  # fmt: skip
+    seen = [torch.zeros(count)]
+    trainer.fit(
+        lambda network, ids: 1000.0 * network(ids),
+        after=lambda step: seen.append(model.weights.detach().squeeze(1).clone()),
+    )
+    sums = -torch.stack(seen).diff(dim=0).double().numpy() * lots.expected_size
+    matrix = correlation.matrix(steps)
+    shown = matrix.T @ (matrix @ sums) - np.square(matrix).sum(0)[:, None] / 2
+    each = np.logaddexp(math.log1p(-rate), math.log(rate) + shown / z**2)
+    by_part = np.array([each[part::groups].sum(0) for part in range(groups)])
+    return np.logaddexp.reduce(by_part, axis=0)
+
+
+def audit_turns(claimed=None, noise=None, **changes):
+    way, games, seeds = TURNS | changes, 8000, iter(range(10, 100))
+    claim = TURNS | (claimed or {})
+    lots = sf.CyclicPoissonLots(claim["rate"] * games / claim["groups"], games, claim["groups"])
+    plan = TrainingPlan(lots, sf.Flat(1.0), claim["z"], claim["steps"], 1e-5)
+    return audit_mechanism(
+        lambda present, count: cyclic_scores(present, count, next(seeds), noise=noise, **way),
+        [(True, False)], claim=account(plan.event, SIGHT), samples=2 * games,
+    )  # fmt: skip
+
+
+def test_turns_show_no_more_than_claimed_and_much_of_it():
+    found = audit_turns()
+    assert not found.refuted
+    assert found.epsilon > 0.4 * found.claim.epsilon
+
+
+def test_turns_that_are_wrong_are_caught():
+    assert audit_turns(noise=lambda coins: Weaker(coins, 0.75)).refuted
+    # Half of the turns forgotten; and the rate of plain Poisson lots, which is that of all rows.
+    assert audit_turns(claimed={"steps": 2}).refuted
+    assert audit_turns(claimed={"rate": 0.25}).refuted
