@@ -57,8 +57,8 @@ def test_mistakes_are_one_line(run, words, said):
 def test_a_run_and_its_report(run, folder):
     code, _, err = run(
         "train dp-sgd --data digits --epsilon 8 --lots streamed --neighbours zero-out "
-        "--correlation tree --epochs 1 --lot-size 128 --features none --model linear --no-progress --out a "
-        "--device cpu"
+        "--correlation tree --epochs 1 --lot-size 128 --features none --model linear "
+        "--no-progress --out a --device cpu"
     )
     assert code == 0, err
     plan = json.loads((folder / "a" / "record.json").read_text())["parameters"]["plan"]
