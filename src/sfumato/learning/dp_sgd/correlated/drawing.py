@@ -101,16 +101,18 @@ class _Last(State):
     def __init__(self, coefficients: tuple[float, ...]) -> None:
         self._coefficients, self._step = coefficients, 0
         self._kept: Tensor | None = None
+        self._twice: Tensor | None = None
 
     def next(self, fresh: Fresh) -> Tensor:
         noise, size = fresh(), len(self._coefficients)
         if not size:
             return noise
-        if self._kept is None:
+        if self._kept is None or self._twice is None:
             self._kept = noise.new_zeros((size, noise.numel()))
-        # Place j holds the noise of (step - 1 - j) mod size + 1 steps ago.
-        weights = [self._coefficients[(self._step - 1 - j) % size] for j in range(size)]
-        noise = noise - noise.new_tensor(weights) @ self._kept
+            self._twice = noise.new_tensor(self._coefficients[::-1] * 2)
+        # Place j holds the noise of (step - 1 - j) mod size + 1 steps ago: its weight is c_that.
+        start = -self._step % size
+        noise = noise - self._twice[start : start + size] @ self._kept
         self._kept[self._step % size] = noise
         self._step += 1
         return noise
@@ -131,15 +133,18 @@ class Buffered(Recursion):
 
 class _Sums(State):
     def __init__(self, theta: tuple[float, ...], omega: tuple[float, ...]) -> None:
-        self._theta, self._omega = theta, omega
+        self._powers = theta, omega
         self._kept: Tensor | None = None
+        self._there: Tensor | None = None
 
     def next(self, fresh: Fresh) -> Tensor:
         noise = fresh()
-        if self._kept is None:
-            self._kept = noise.new_zeros((len(self._theta), noise.numel()))
-        noise = noise - noise.new_tensor(self._omega) @ self._kept
-        self._kept.mul_(noise.new_tensor(self._theta)[:, None]).add_(noise)
+        if self._kept is None or self._there is None:
+            self._there = noise.new_tensor(self._powers)
+            self._kept = noise.new_zeros((self._there.shape[1], noise.numel()))
+        theta, omega = self._there
+        noise = noise - omega @ self._kept
+        self._kept.mul_(theta[:, None]).add_(noise)
         return noise
 
 
