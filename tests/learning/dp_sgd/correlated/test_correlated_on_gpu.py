@@ -19,11 +19,18 @@ ALL = [sf.BandedNoise(4), sf.BandedNoise(16), sf.BufferedNoise(3), sf.TreeNoise(
 STEPS = 10
 
 
+@pytest.fixture(params=["highest", "medium"])
+def products(request):
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(request.param)
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.usefixtures("products")
 @pytest.mark.parametrize("correlation", ALL)
-@pytest.mark.parametrize("allowed", [False, True])
-def test_covariance_where_the_sums_are(correlation, allowed, monkeypatch):
-    """Also where the user allows TF32 in products."""
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", allowed)
+def test_covariance_where_the_sums_are(correlation):
+    """Also where the user allows short products."""
     noise = CorrelatedNoise(correlation.recursion(STEPS), ChaChaNoise(SeededCoins(4)))
     like, std = torch.zeros(1000, 300, device="cuda"), 2.0
     seen = [noise.noise_for("w", like, std).flatten().double().cpu().numpy() for _ in range(STEPS)]
@@ -35,10 +42,8 @@ def test_covariance_where_the_sums_are(correlation, allowed, monkeypatch):
 
 @pytest.mark.parametrize("correlation", ALL)
 def test_a_step_does_not_wait(correlation):
-    held = {
-        "a": nn.Parameter(torch.zeros(700, 700).cuda()),
-        "b": nn.Parameter(torch.zeros(5).cuda()),
-    }
+    shapes = {"a": (700, 700), "b": (5,)}
+    held = {name: nn.Parameter(torch.zeros(shape).cuda()) for name, shape in shapes.items()}
     plan = TrainingPlan(
         sf.StreamedLots(10, 100), sf.Flat(1.0), 1.0, STEPS, 1e-5, sf.Neighbours.ZERO_OUT,
         correlation=correlation,
