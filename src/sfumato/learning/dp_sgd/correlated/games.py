@@ -97,12 +97,13 @@ class StreamedRuns:
             plan=plan, noise=self.noise, coins=self.coins, progress=False,
         )  # fmt: skip
         seen = [model.weights.detach().clone()]
-        trainer.fit(
-            lambda network, ids, pushes: pushes * network(ids),
-            after=lambda step: seen.append(model.weights.detach().clone()),
-        )
+        trainer.fit(_pushed, after=lambda _: seen.append(model.weights.detach().clone()))
         sums = torch.stack([before - after for before, after in pairwise(seen)]).double().numpy()
         return (self.correlation.matrix(steps) @ (sums[:, :, 0] * games)).T
+
+
+def _pushed(model: nn.Module, ids: Tensor, pushes: Tensor) -> Tensor:
+    return pushes * model(ids)
 
 
 class _Coordinates(nn.Module):
