@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         FixedSizeLots,
         Flat,
         IndependentNoise,
+        InOrder,
         NoiseSchedule,
         PerLayer,
         PoissonLots,
@@ -165,8 +166,8 @@ _HOMES = {
     "sfumato.learning.comparing": "Comparison compare",
     "sfumato.learning.dp_sgd": (
         "DPSGD Adaptive Automatic BandedNoise BufferedNoise CyclicPoissonLots FixedSizeLots Flat "
-        "IndependentNoise NoiseSchedule PerLayer PoissonLots PrefixError ShuffledLots StreamedLots "
-        "TrainingError TrainingPlan TreeNoise best_bands prefix_error"
+        "InOrder IndependentNoise NoiseSchedule PerLayer PoissonLots PrefixError ShuffledLots "
+        "StreamedLots TrainingError TrainingPlan TreeNoise best_bands prefix_error"
     ),
     "sfumato.learning.erm.recipe": "ErmRecipe",
     "sfumato.learning.erm.training": "train_erm",
@@ -236,6 +237,7 @@ __all__ = [
     "Gaussian",
     "Guarantee",
     "Histogram",
+    "InOrder",
     "IndependentNoise",
     "LabelRecipe",
     "Laplace",

@@ -28,6 +28,7 @@ from sfumato.learning.dp_sgd.correlated.strategies import (
     TreeNoise,
 )
 from sfumato.learning.dp_sgd.errors import TrainingError
+from sfumato.learning.dp_sgd.in_order import InOrder
 from sfumato.learning.dp_sgd.lots import FixedSizeLots, Lots, PoissonLots, ShuffledLots
 from sfumato.learning.dp_sgd.noise import ChaChaNoise, CoinNoise, NoiseSource, TorchNoise
 from sfumato.learning.dp_sgd.plan import TrainingPlan
@@ -48,6 +49,7 @@ __all__ = [
     "CyclicPoissonLots",
     "FixedSizeLots",
     "Flat",
+    "InOrder",
     "IndependentNoise",
     "Lots",
     "NoiseSchedule",
