@@ -5,6 +5,7 @@ what noise does to training, before anything is trained or spent. It is stated a
 deviation, in clip norms, of each coordinate of the *sum* of gradients: over the mean and the
 largest of all steps.
 
+    >>> from sfumato.learning.dp_sgd import BufferedNoise, IndependentNoise
     >>> independent = prefix_error(IndependentNoise(), steps=100)
     >>> round(independent.mean, 2), round(independent.largest, 2)
     (7.11, 10.0)
@@ -20,18 +21,13 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from sfumato.core import validation
-from sfumato.learning.dp_sgd.correlated.strategies import (
-    BandedNoise,
-    BufferedNoise,
-    Correlation,
-    IndependentNoise,
-)
+from sfumato.learning.dp_sgd.correlated.strategies import BandedNoise, Correlation
 
 if TYPE_CHECKING:
     from sfumato.core.neighbours import Neighbours
     from sfumato.learning.dp_sgd.plan import TrainingPlan
 
-__all__ = ["BufferedNoise", "IndependentNoise", "PrefixError", "best_bands", "prefix_error"]
+__all__ = ["PrefixError", "best_bands", "prefix_error"]
 
 
 @final
