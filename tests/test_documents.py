@@ -49,6 +49,7 @@ LONG = {
     "python": {
         "attacks-gradients.md",
         "attacks-models.md",
+        "correlated-noise.md",
         "label-privacy.md",
         "train.md",
         "training.md",

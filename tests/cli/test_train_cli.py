@@ -90,6 +90,10 @@ OPTIONS = {
     "--lot-size 33": {"lot_size": 33},
     "--lots shuffled --neighbours zero-out": {"lots": "shuffled", "neighbours": "zero-out"},
     "--lots fixed-size --neighbours zero-out": {"lots": "fixed-size", "neighbours": "zero-out"},
+    "--lots cyclic-poisson --correlation banded:2": {
+        "lots": "cyclic-poisson",
+        "correlation": {"kind": "banded", "bands": 2, "coefficients": None},
+    },
     "--max-lot 90": {"max_lot": 90},
     "--clip 0.25": {"clip.kind": "flat", "clip.clip": 0.25},
     "--clipping automatic": {"clip.kind": "automatic", "clip.clip": 1.0},

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato.cli.dp_ftrl import account_dp_ftrl
 from sfumato.cli.options import (
     AccountantName,
     AsJson,
@@ -59,6 +60,9 @@ def dp_sgd(
     if plot is not None:
         _plot_curve(events.dp_sgd(noise_multiplier, sample_rate, 1, unit), steps, guarantee, plot)
     _show(event, guarantee, as_json, plot)
+
+
+app.command("dp-ftrl")(account_dp_ftrl)
 
 
 @app.command()

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sfumato.cli.dp_ftrl import calibrate_dp_ftrl
 from sfumato.cli.options import (
     AccountantName,
     AsJson,
@@ -81,6 +82,9 @@ def dp_sgd(
         return
     facts = {name.replace("_", " "): f"{value:g}" for name, value in known.items()}
     console().print(guarantee_table(guarantee, facts))
+
+
+app.command("dp-ftrl")(calibrate_dp_ftrl)
 
 
 @app.command()

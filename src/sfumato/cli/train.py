@@ -77,6 +77,7 @@ def dp_sgd(
     clip: Chosen.Clip = None,
     clipping: Chosen.ClipKind = None,
     noise_schedule: Chosen.NoiseRamp = None,
+    correlation: Chosen.Correlation = None,
     optimizer: Chosen.Optimizer = None,
     learning_rate: Chosen.RateStart = None,
     last_learning_rate: Chosen.RateEnd = None,

@@ -115,7 +115,18 @@ class Chosen:
     Epochs = Annotated[float | None, option(_TRAINING, "Passes over the data.")]
     Steps = Annotated[int | None, option(_TRAINING, "Number of lots, instead of --epochs.")]
     LotSize = Annotated[int | None, option(_TRAINING, "Expected number of records in a lot.")]
-    Lots = Annotated[str | None, option(_PRIVACY, "poisson, fixed-size or shuffled.")]
+    Lots = Annotated[
+        str | None,
+        option(_PRIVACY, "poisson, fixed-size, shuffled, streamed or cyclic-poisson."),
+    ]
+    Correlation = Annotated[
+        str | None,
+        option(
+            _PRIVACY,
+            "Noise that cancels over steps, such as banded:16, tree or buffered:4: for streamed "
+            "lots (banded also for cyclic-poisson ones).",
+        ),
+    ]
     MaxLot = Annotated[
         int | None, option(_PRIVACY, "Cut larger Poisson lots to this; costs some of delta.")
     ]
@@ -249,6 +260,10 @@ def _changes(said: Mapping[str, Any], base: Recipe) -> dict[str, Any]:
         found["canaries"] = Canaries(said["canaries"], said["canary_kind"])
     if said["noise_schedule"] is not None:
         found["noise_schedule"] = _schedule(said["noise_schedule"])
+    if said["correlation"] is not None:
+        from sfumato.learning.dp_sgd.correlated.parsing import parse_correlation
+
+        found["correlation"] = parse_correlation(said["correlation"])
     return found
 
 

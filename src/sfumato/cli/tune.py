@@ -40,8 +40,8 @@ _KINDS: dict[str, Callable[[str], Any]] = {
 }  # fmt: skip
 _OTHERS = (
     "model_option", "features", "feature_option", "noise_multiplier", "lots", "max_lot",
-    "noise_schedule", "augment", "batch_size", "seed", "tuned_on", "canaries", "start",
-    "start_source", "precision",
+    "noise_schedule", "correlation", "augment", "batch_size", "seed", "tuned_on", "canaries",
+    "start", "start_source", "precision",
 )  # fmt: skip
 
 

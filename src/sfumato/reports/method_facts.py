@@ -25,11 +25,20 @@ _LOTS = {
     "poisson": "Poisson: every {one} by a coin of its own, anew for each step",
     "fixed-size": "of fixed size, drawn anew for each step",
     "shuffled": "shuffled once an epoch, without gain by sampling",
+    "streamed": "in the order of the table, without gain by sampling",
+    "cyclic-poisson": "Poisson in turns: each {one} belongs to one part of the data, by a coin",
 }
 _OBSERVERS = {
     "poisson": "sees the model after every step, and not which {many} a step used",
     "fixed-size": "sees the model after every step, and not which {many} a step used",
     "shuffled": "sees the model after every step, and the order of the {many}",
+    "streamed": "sees the model after every step, and the order of the {many}",
+    "cyclic-poisson": "sees the model after every step, and not which {many} a step used",
+}
+_CORRELATIONS = {
+    "tree": "correlated over steps, by tree aggregation",
+    "banded": "correlated over steps, by a banded matrix",
+    "buffered": "correlated over steps, by a buffered Toeplitz matrix",
 }
 _NOISE = {
     "coins": "the operating system's randomness",
@@ -105,6 +114,8 @@ def _dp_sgd_rows(rows: Rows) -> None:
     add(f"{many} in a lot, at most", f"{_PLAN}/lots/max_size")
     add("steps", f"{_PLAN}/steps")
     add("noise multiplier", f"{_PLAN}/noise_multiplier", number_text)
+    rows.add_if_there("noise", f"{_PLAN}/correlation/kind", in_words(_CORRELATIONS))
+    rows.add_if_there("bands of the noise", f"{_PLAN}/correlation/bands")
     add("clipping", f"{_PLAN}/clipping/kind")
     add("clip norm", f"{_PLAN}/clipping/clip", number_text)
     add("noise from", f"{_FACTS}/noise_source", in_words(_NOISE))

@@ -27,12 +27,15 @@ from sfumato.core.randomness import SeededCoins
 from sfumato.learning.dp_sgd import (
     DPSGD,
     Adaptive,
+    BandedNoise,
     CoinNoise,
+    CyclicPoissonLots,
     FixedSizeLots,
     Flat,
     PerLayer,
     PoissonLots,
     ShuffledLots,
+    StreamedLots,
     TrainingPlan,
 )
 from sfumato.learning.dp_sgd.clipping import CLIP_RANGE
@@ -155,9 +158,9 @@ def without(seen, *names):
     return {name: value for name, value in seen.items() if name not in names}
 
 
-def plan_for(clip=None, lots=None, neighbours="add-remove", delta=1e-5):
+def plan_for(clip=None, lots=None, neighbours="add-remove", delta=1e-5, **more):
     lots = lots or PoissonLots(4, ROWS)
-    return TrainingPlan(lots, clip or Flat(1.0), 2.0, STEPS, delta, neighbours=neighbours)
+    return TrainingPlan(lots, clip or Flat(1.0), 2.0, STEPS, delta, neighbours=neighbours, **more)
 
 
 @pytest.fixture
@@ -194,6 +197,10 @@ KINDS = {
     "shuffled": plan_for(lots=ShuffledLots(5, ROWS), neighbours="zero-out"),
     "cut": plan_for(lots=PoissonLots(4, ROWS, max_size=11), delta=1e-3),
     "rare": plan_for(lots=PoissonLots(0.3, ROWS)),  # most lots are empty
+    "streamed": plan_for(
+        lots=StreamedLots(5, ROWS), neighbours="zero-out", correlation=BandedNoise(5)
+    ),
+    "in turns": plan_for(lots=CyclicPoissonLots(2, ROWS, 3), correlation=BandedNoise(3)),
 }
 
 

@@ -12,11 +12,15 @@ from sfumato.core.neighbours import Neighbours
 from sfumato.learning.dp_sgd import (
     Adaptive,
     Automatic,
+    BandedNoise,
+    CyclicPoissonLots,
     FixedSizeLots,
     NoiseSchedule,
     PerLayer,
     PoissonLots,
     ShuffledLots,
+    StreamedLots,
+    TreeNoise,
 )
 from sfumato.learning.dp_sgd.progress import Facts
 from sfumato.learning.features import PrivatePCA, ScatteringFeatures
@@ -36,6 +40,7 @@ OTHERS = {
     "lots": "fixed-size",
     "clip": PerLayer({"a": 1.0, "b": 2.0}),
     "noise_schedule": NoiseSchedule.linear(1.5, 0.5),
+    "correlation": BandedNoise(4),
     "neighbours": "zero-out",
     "unit": "person",
     "rows_per_owner": 3,
@@ -74,6 +79,12 @@ def test_the_plan_is_what_the_recipe_says(toy):
     assert toy.recipe(lots="shuffled", neighbours="zero-out").plan(150).lots == ShuffledLots(
         15, 150
     )
+    tree = toy.recipe(lots="streamed", neighbours="zero-out", correlation=TreeNoise()).plan(150)
+    assert (tree.lots, tree.correlation) == (StreamedLots(15, 150), TreeNoise())
+    banded = toy.recipe(lots="cyclic-poisson", correlation=BandedNoise(4)).plan(150)
+    assert (banded.lots, banded.correlation) == (CyclicPoissonLots(15, 150, 4), BandedNoise(4))
+    with pytest.raises(ValueError, match="correlation must have bands for cyclic-poisson lots"):
+        toy.recipe(lots="cyclic-poisson", correlation=TreeNoise())
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "zero-out", "replace-one"])

@@ -3,8 +3,8 @@
 Read in this order: ``plan`` (what a run promises, and the one object that sampler, sensitivity and
 accountant come from), ``lots``, ``clipping``, ``clipped_sum`` (the sum that noise is added to),
 ``stepping`` (one noisy step), ``updating`` (its noise and update in one pass on a GPU),
-``rehearsal`` (what is checked before anything is spent), ``trainer`` (the loop), and ``gradients/``
-for how per-example gradients are formed.
+``rehearsal`` (what is checked before anything is spent), ``trainer`` (the loop), ``gradients/`` for
+how per-example gradients are formed, and ``correlated/`` for noise that cancels over steps.
 
 ======================  ==================================================
 here                    Abadi et al., arXiv:1607.00133
@@ -19,29 +19,50 @@ here                    Abadi et al., arXiv:1607.00133
 """
 
 from sfumato.learning.dp_sgd.clipping import Adaptive, Automatic, Clipping, Flat, PerLayer
+from sfumato.learning.dp_sgd.correlated.errors import PrefixError, best_bands, prefix_error
+from sfumato.learning.dp_sgd.correlated.strategies import (
+    BandedNoise,
+    BufferedNoise,
+    Correlation,
+    IndependentNoise,
+    TreeNoise,
+)
 from sfumato.learning.dp_sgd.errors import TrainingError
+from sfumato.learning.dp_sgd.in_order import InOrder
 from sfumato.learning.dp_sgd.lots import FixedSizeLots, Lots, PoissonLots, ShuffledLots
 from sfumato.learning.dp_sgd.noise import ChaChaNoise, CoinNoise, NoiseSource, TorchNoise
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.schedules import NoiseSchedule
+from sfumato.learning.dp_sgd.streamed_lots import CyclicPoissonLots, StreamedLots
 from sfumato.learning.dp_sgd.trainer import DPSGD
 
 __all__ = [
     "DPSGD",
     "Adaptive",
     "Automatic",
+    "BandedNoise",
+    "BufferedNoise",
     "ChaChaNoise",
     "Clipping",
     "CoinNoise",
+    "Correlation",
+    "CyclicPoissonLots",
     "FixedSizeLots",
     "Flat",
+    "InOrder",
+    "IndependentNoise",
     "Lots",
     "NoiseSchedule",
     "NoiseSource",
     "PerLayer",
     "PoissonLots",
+    "PrefixError",
     "ShuffledLots",
+    "StreamedLots",
     "TorchNoise",
     "TrainingError",
     "TrainingPlan",
+    "TreeNoise",
+    "best_bands",
+    "prefix_error",
 ]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from sfumato.core import validation
 from sfumato.core.neighbours import Neighbours
 from sfumato.learning.dp_sgd.clipping import Clipping, Flat
+from sfumato.learning.dp_sgd.correlated.strategies import IndependentNoise
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.lots import Lots, PoissonLots
 from sfumato.learning.dp_sgd.owners import Owners, RowsAreUnits
@@ -65,6 +66,7 @@ def make_plan(
     more["neighbours"] = more["neighbours"] or relation
     more["unit"] = more["unit"] or default_unit
     more["schedule"] = more["schedule"] or NoiseSchedule()
+    more["correlation"] = more["correlation"] or IndependentNoise()
     return TrainingPlan.make(made, clipping, delta=delta, **more)
 
 
@@ -157,6 +159,12 @@ def units(
         raise ValueError(
             "unit must name whom the owners are, such as 'person', got 'record': owners are "
             "sampled and clipped, so that it is they who are protected"
+        )
+    if plan.lots.in_order and plan.neighbours is Neighbours.REPLACE_ONE:
+        raise ValueError(
+            f"neighbours must be 'zero-out' for owners in {plan.lots.kind} lots, got "
+            "'replace-one': another owner's rows would move all others to other lots; state it so, "
+            "or use CyclicPoissonLots"
         )
     found = Owners(owners, rows_per_owner)
     if found.rows != rows:

@@ -251,7 +251,8 @@ def _refuse_mistakes(data: Any) -> None:
     if isinstance(data, (IterableDataset, Iterator)):
         raise ValueError(
             f"data must give any row by its number, got {type(data).__name__}, which can only be "
-            "read in order: lots are random samples; load it into a map-style data set"
+            "read in order: lots are random samples; load it into a map-style data set, or InOrder "
+            "with StreamedLots"
         )
     if isinstance(data, Deferred):
         return

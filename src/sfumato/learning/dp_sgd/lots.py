@@ -28,6 +28,7 @@ lots must not be accounted as Poisson ones).
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -68,6 +69,9 @@ class Lots(ByKind, ABC, family=True):
     whole_epochs: ClassVar[bool] = False
     """Whether lots of one epoch depend on each other."""
 
+    in_order: ClassVar[bool] = False
+    """Whether a unit's place in the table decides which lots it is in."""
+
     size: Any  # whole where lots have exactly that size
     population: int
     max_size: int | None = None
@@ -107,15 +111,32 @@ class Lots(ByKind, ABC, family=True):
 
         Not within an epoch of shuffled lots: another permutation would show units twice.
         """
-        length = self.steps_per_epoch if self.whole_epochs else 1
+        length = self.steps_per_epoch if self.whole_epochs else self.cycle
         return -(-validation.at_least("step", step, 0) // length) * length
 
-    def sampler(self, available: int, coins: Coins = SYSTEM) -> Iterator[Positions]:
+    @property
+    def cycle(self) -> int:
+        """How many steps make a turn, in which a unit takes part at most once as accounted."""
+        return 1
+
+    def participation(self, steps: int) -> tuple[int, int]:
+        """How often one unit takes part in ``steps`` at most, and how many steps later again.
+
+        Raises:
+            ValueError: where there is no such bound, which correlated noise needs.
+        """
+        raise ValueError(
+            f"lots must bound how often one unit takes part for noise that is correlated, got "
+            f"{self.kind} lots: use StreamedLots, or CyclicPoissonLots with BandedNoise"
+        )
+
+    def sampler(self, available: int, coins: Coins = SYSTEM, first: int = 0) -> Iterator[Positions]:
         """Endless lots: the sorted positions of each lot's units among ``available`` of them.
 
         Args:
             available: the true number of units; of Poisson lots private, else the population.
             coins: where the bits come from.
+            first: the step of the first lot, a :meth:`resume_point`.
         """
         known = validation.at_least("available", available, 0)
         if Neighbours.ADD_REMOVE not in self.relations and known != self.population:
@@ -123,7 +144,11 @@ class Lots(ByKind, ABC, family=True):
                 f"available must be the declared population {self.population}, which is public for "
                 f"{self.kind} lots, got {available!r}: declare the number of units that there are"
             )
-        return self._draw(known, coins)
+        return itertools.islice(self._draw(known, coins), self._place(first), None)
+
+    def _place(self, first: int) -> int:
+        """How many lots a sampler leaves out to begin with the one of step ``first``."""
+        return 0
 
     @abstractmethod
     def _draw(self, available: int, coins: Coins) -> Iterator[Positions]:
@@ -363,6 +388,10 @@ class ShuffledLots(Lots):
     def sample_rate(self) -> float:
         """1: shuffling is not amplification."""
         return 1.0
+
+    def participation(self, steps: int) -> tuple[int, int]:
+        """Once in one epoch. In several, at places of which nothing is known: see the base."""
+        return (1, steps) if steps <= self.steps_per_epoch else super().participation(steps)
 
     def _draw(self, available: int, coins: Coins) -> Iterator[Positions]:
         while True:

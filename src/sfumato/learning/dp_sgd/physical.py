@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sfumato.core.randomness import Coins
 from sfumato.learning.dp_sgd.lots import Lots, PoissonLots
 from sfumato.learning.dp_sgd.owners import Owners, RowsAreUnits
+from sfumato.learning.dp_sgd.streamed_lots import CyclicPoissonLots
 
 __all__ = ["Part", "largest_part", "parts_of", "room_for"]
 
@@ -85,7 +86,8 @@ def room_for(lots: Lots, copies: int, most_rows: int | None) -> int:
     Public, as the lots' own size is not.
     """
     expected = lots.expected_size
-    spread = 3 * math.sqrt(expected) if isinstance(lots, PoissonLots) else 0.0
+    sampled = isinstance(lots, (PoissonLots, CyclicPoissonLots))
+    spread = 3 * math.sqrt(expected) if sampled else 0.0
     lot = max(1, math.ceil(expected + spread))
     if isinstance(lots, PoissonLots) and lots.max_size is not None:
         lot = min(lot, lots.max_size)

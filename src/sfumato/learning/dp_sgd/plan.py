@@ -36,13 +36,15 @@ from sfumato.core.events import ComposedEvent, Event, GroupedEvent, compose, eve
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.neighbours import Neighbours
 from sfumato.learning.dp_sgd.clipping import Clipping, Flat
+from sfumato.learning.dp_sgd.correlated.costs import check_correlated, gain
+from sfumato.learning.dp_sgd.correlated.strategies import Correlation, IndependentNoise
 from sfumato.learning.dp_sgd.lots import Lots
 from sfumato.learning.dp_sgd.meeting import LEAST_NOISE, calibrated, least_noise, lengthened
 from sfumato.learning.dp_sgd.schedules import NoiseSchedule
 
 __all__ = ["LEAST_NOISE", "TrainingPlan"]
 
-_CONSTANT = NoiseSchedule.constant()
+_CONSTANT, _INDEPENDENT = NoiseSchedule.constant(), IndependentNoise()
 
 
 @final
@@ -68,6 +70,8 @@ class TrainingPlan:
             is to hold (a target's, or a ledger's budget's); by default the run's own.
         before: what is released from the same data before the first step and for it, such as a
             private choice of features; counted as a part of the run.
+        correlation: how the noise of different steps is correlated; z is then over what one
+            participation of one unit moves the whole release by.
     """
 
     lots: Lots
@@ -83,6 +87,7 @@ class TrainingPlan:
     accountant: Accountant = Accountant.PLD
     claimed_epsilon: float | None = None
     before: Event | None = None
+    correlation: Correlation = _INDEPENDENT
 
     def __post_init__(self) -> None:
         values: dict[str, Any] = {
@@ -118,6 +123,7 @@ class TrainingPlan:
                 f"one {self.before.unit_name}"
             )
         self.lots.check(self.neighbours, self.records_per_unit)
+        check_correlated(self.correlation, self.lots, self.clipping, self.schedule, self.steps)
         _noise(self.noise_multiplier * self.schedule.least)
         # Raises where a noisy count leaves nothing for the gradient's noise.
         self.clipping.noise_scales(self.noise_multiplier * self.schedule.greatest, (1.0,))
@@ -150,6 +156,7 @@ class TrainingPlan:
         accountant: Accountant | str = Accountant.PLD,
         claimed_epsilon: float | None = None,
         before: Event | None = None,
+        correlation: Correlation = _INDEPENDENT,
     ) -> TrainingPlan:
         """A plan from two of epsilon, noise multiplier and length; the third is computed.
 
@@ -179,6 +186,7 @@ class TrainingPlan:
             accountant=validation.choice("accountant", accountant, Accountant),
             claimed_epsilon=claimed_epsilon,
             before=before,
+            correlation=correlation,
         )
         if target is None:
             if math.isinf(draft.guarantee.epsilon):
@@ -230,7 +238,8 @@ class TrainingPlan:
         """What the steps from ``first`` until before ``last`` release.
 
         Of shuffled lots every epoch that is touched counts as a whole, so parts that meet within an
-        epoch cost more than the whole.
+        epoch cost more than the whole. With correlated noise all steps before ``last`` count: what
+        they released tells of later noise.
         """
         return self._event(first, last, self._largest_epsilon)
 
@@ -238,6 +247,9 @@ class TrainingPlan:
         noise = self.schedule.multipliers(self.noise_multiplier, self.steps, first, last)
         if not noise:
             return ComposedEvent()
+        if not self.correlation.independent:
+            kept = gain(self.correlation, self.lots, self.steps, last)
+            first, noise = 0, [(kept * noise[0][0], last)]
         return self.lots.events(
             noise,
             self.neighbours,
@@ -305,8 +317,9 @@ class TrainingPlan:
             assert isinstance(whole, ComposedEvent)
             step, before = step.events[0], [whole.events[1]]
         before += [] if self._prelude is None else [self._prelude]
+        turns = [-(-n // self.lots.cycle) for n in counts]
         found = epsilon_curve(
-            step, counts, self.delta, self.neighbours, compose(*before) if before else None
+            step, turns, self.delta, self.neighbours, compose(*before) if before else None
         )
         pairs = zip(counts, found.tolist(), strict=True)
         return [epsilon if n or self.before else 0.0 for n, epsilon in pairs]
@@ -324,6 +337,10 @@ class TrainingPlan:
             del values["before"]
         else:
             values["before"] = self.before.to_dict()
+        if self.correlation == _INDEPENDENT:
+            del values["correlation"]
+        else:
+            values["correlation"] = self.correlation.to_dict()
         return values | {
             "lots": self.lots.to_dict(),
             "clipping": self.clipping.to_dict(),
@@ -342,6 +359,8 @@ class TrainingPlan:
         }
         if data.get("before") is not None:
             parts["before"] = event_from_dict(data["before"])
+        if data.get("correlation") is not None:
+            parts["correlation"] = Correlation.from_dict(data["correlation"])
         return cls(**(dict(data) | parts))
 
     @property

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from sfumato.core import validation
 from sfumato.learning.dp_sgd.clipped_sum import ClippedSum
 from sfumato.learning.dp_sgd.clipping import Adaptive
+from sfumato.learning.dp_sgd.correlated.drawing import CorrelatedNoise
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.precision import full_precision
 from sfumato.learning.dp_sgd.gradients.tape import Tape
@@ -74,6 +75,9 @@ class NoisyStep:
             validation.fail("loss_scale", f"at least {_LEAST_SCALE:g}", loss_scale)
         self.sum = ClippedSum(parameters, plan.clipping)
         plan.clipping.noise_scales(plan.noise_multiplier, self.sum.bounds)  # or says why not
+        self.correlated: CorrelatedNoise | None = None
+        if not plan.correlation.independent:
+            self.correlated = CorrelatedNoise(plan.correlation.recursion(plan.steps), noise)
         self.compiled: Any = None
         self._signal: list[Tensor] = []
         self._spread = 0.0
@@ -87,6 +91,12 @@ class NoisyStep:
     @watched.setter
     def watched(self, wanted: bool) -> None:
         self.sum.watched = wanted
+
+    def start(self) -> None:
+        """Before a loop's first lot: nothing is left of an earlier one, nor of its noise."""
+        self.sum.start()
+        if self.correlated is not None:
+            self.correlated.start()
 
     def add(self, tape: Tape, losses: Tensor, weights: NDArray[np.float64]) -> None:
         """A physical batch: one backward pass from the weighted losses."""
@@ -134,7 +144,7 @@ class NoisyStep:
         stds = clipping.noise_scales(multiplier, bounds)
         updates = NoisyUpdates(self.optimizer, self.noise)
         for index, std in enumerate(stds):
-            if isinstance(self.noise, FusedNoise):
+            if isinstance(self.noise, FusedNoise) and self.correlated is None:
                 self._release_together(index, std, size, updates)
             else:
                 self._release_each(index, std, size)
@@ -154,8 +164,11 @@ class NoisyStep:
         for name in self.sum.groups[index]:
             p, clean = self.parameters[name], self.sum.sums[name]
             self._note_signal([clean], std)
-            noisy = clean + self.noise.normal(clean, std)
-            p.grad = _laid_out_like(p, (noisy / size).to(p.dtype))
+            if self.correlated is None:
+                noise = self.noise.normal(clean, std)
+            else:
+                noise = self.correlated.noise_for(name, clean, std)
+            p.grad = _laid_out_like(p, ((clean + noise) / size).to(p.dtype))
 
     def _release_together(self, index: int, std: float, size: float, updates: NoisyUpdates) -> None:
         """A group's noisy means in few passes, in place of the sums, which are not needed again.

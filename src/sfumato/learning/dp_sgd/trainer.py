@@ -51,6 +51,7 @@ from sfumato.learning.dp_sgd.batches import Source
 from sfumato.learning.dp_sgd.charged_once import ChargedOnce
 from sfumato.learning.dp_sgd.charging import Charge
 from sfumato.learning.dp_sgd.clipping import Clipping
+from sfumato.learning.dp_sgd.correlated.strategies import Correlation
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.tape import Tape
 from sfumato.learning.dp_sgd.lots import Lots
@@ -96,6 +97,7 @@ class DPSGD(ChargedOnce):
         clip: the clip norm, 1 by default, or a :class:`Clipping`.
         lots: how lots are drawn, instead of ``lot_size`` and ``public_size``.
         schedule: how noise is spread over the run; the same at every step by default.
+        correlation: how the noise of different steps is correlated; independent by default.
         neighbours: the relation of the guarantee; by default the ledger's, or add/remove.
         unit: what is sampled and clipped: "record", or who the owners are.
         plan: all of the above at once, instead of them.
@@ -149,6 +151,7 @@ class DPSGD(ChargedOnce):
         clip: float | Clipping | None = None,
         lots: Lots | None = None,
         schedule: NoiseSchedule | None = None,
+        correlation: Correlation | None = None,
         neighbours: Neighbours | str | None = None,
         unit: str | None = None,
         plan: TrainingPlan | None = None,
@@ -178,7 +181,7 @@ class DPSGD(ChargedOnce):
         self._plan = make_plan(
             plan, public_size=public_size, lot_size=lot_size, lots=lots, clip=clip, delta=delta,
             epsilon=epsilon, noise_multiplier=noise_multiplier, steps=steps, epochs=epochs,
-            neighbours=neighbours, unit=unit, schedule=schedule,
+            neighbours=neighbours, unit=unit, schedule=schedule, correlation=correlation,
             relation=relation_of(ledger, dataset),
             default_unit="record" if owners is None else "owner",
         )  # fmt: skip
@@ -310,7 +313,7 @@ class DPSGD(ChargedOnce):
 
     def _run(self) -> Iterator[Any]:
         waiting: deque[Part] = deque()
-        self._step.sum.start()  # a lot that was broken off is not part of the next one
+        self._step.start()  # a lot that was broken off is not part of the next one
         resumed = self.plan.lots.resume_point(self.steps_taken)
         self._steps_taken = min(resumed, self.plan.steps)
         for batch in self._source.stream(self._parts(waiting)):
@@ -324,7 +327,7 @@ class DPSGD(ChargedOnce):
 
     def _parts(self, waiting: deque[Part]) -> Iterator[np.ndarray]:
         """The rows of every physical batch to come; ``waiting`` holds what they are parts of."""
-        sampler = self.plan.lots.sampler(len(self._owners), self._coins)
+        sampler = self.plan.lots.sampler(len(self._owners), self._coins, self.steps_taken)
         for step in range(self.steps_taken, self.plan.steps):
             self._resuming.note_started(step)
             self._steps_taken = step + 1

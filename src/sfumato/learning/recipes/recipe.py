@@ -24,9 +24,11 @@ from sfumato.core import validation
 from sfumato.core.events import Event
 from sfumato.core.neighbours import Neighbours
 from sfumato.learning.dp_sgd.clipping import Clipping, Flat, PerLayer
+from sfumato.learning.dp_sgd.correlated.strategies import Correlation, IndependentNoise
 from sfumato.learning.dp_sgd.lots import FixedSizeLots, Lots, PoissonLots, ShuffledLots
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.schedules import NoiseSchedule
+from sfumato.learning.dp_sgd.streamed_lots import CyclicPoissonLots, StreamedLots
 from sfumato.learning.features import FeatureMap, Plain
 from sfumato.learning.recipes.augments import augment_by_name
 from sfumato.learning.recipes.canaries import Canaries, CanaryKind
@@ -36,8 +38,9 @@ from sfumato.learning.recipes.start import PublicStart
 __all__ = ["LOTS", "NOT_STATED", "PRECISIONS", "Recipe"]
 
 _PLAIN, _CLIP, _CONSTANT = Plain(), Flat(1.0), NoiseSchedule.constant()
+_INDEPENDENT = IndependentNoise()
 
-LOTS = ("poisson", "fixed-size", "shuffled")
+LOTS = ("poisson", "fixed-size", "shuffled", "streamed", "cyclic-poisson")
 PRECISIONS = ("full", "bfloat16")
 NOT_STATED = (
     "not stated: if the hyper-parameters were chosen on this data, the guarantee does not cover "
@@ -58,10 +61,12 @@ class Recipe:
         features: what stands before it; may cost a part of epsilon.
         epsilon, delta, noise_multiplier, epochs, steps: the budget; see ``TrainingPlan``.
         lot_size: the expected number of units in a lot.
-        lots: how they are drawn: "poisson", "fixed-size" or "shuffled".
+        lots: how they are drawn: "poisson", "fixed-size", "shuffled", "streamed", or
+            "cyclic-poisson" with a group for each band of the noise.
         max_lot: cut larger Poisson lots to this; costs some of delta.
         clip: how one unit's gradient is bounded.
         noise_schedule: how noise is spread over the run.
+        correlation: how the noise of different steps is correlated.
         neighbours: the relation of the guarantee.
         unit: whom it protects.
         rows_per_owner: with owners, the most rows of one in a lot.
@@ -108,6 +113,7 @@ class Recipe:
     precision: str = "full"
     canaries: Canaries | None = None
     origin: str = NOT_STATED
+    correlation: Correlation = _INDEPENDENT
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "neighbours", Neighbours.parse(self.neighbours))
@@ -119,6 +125,11 @@ class Recipe:
             validation.fail("lots", f"one of {', '.join(LOTS)}", self.lots)
         if self.max_lot is not None and self.lots != "poisson":
             validation.fail("max_lot", "left out for lots of one size", self.max_lot)
+        if self.lots == "cyclic-poisson" and not self.correlation.reach < float("inf"):
+            raise ValueError(
+                f"correlation must have bands for cyclic-poisson lots, got "
+                f"{self.correlation.kind!r}: use BandedNoise, or streamed lots"
+            )
         if self.optimizer not in OPTIMIZERS:
             validation.fail("optimizer", f"one of {', '.join(OPTIMIZERS)}", self.optimizer)
         if self.precision not in PRECISIONS:
@@ -165,6 +176,7 @@ class Recipe:
             unit=self.unit,
             schedule=self.noise_schedule,
             before=self.features.event(self.neighbours, self.unit),
+            correlation=self.correlation,
         )
 
     def event(self, public_size: int) -> Event:
@@ -176,6 +188,10 @@ class Recipe:
             return FixedSizeLots(self.lot_size, size)
         if self.lots == "shuffled":
             return ShuffledLots(self.lot_size, size)
+        if self.lots == "streamed":
+            return StreamedLots(self.lot_size, size)
+        if self.lots == "cyclic-poisson":
+            return CyclicPoissonLots(self.lot_size, size, int(self.correlation.reach))
         return PoissonLots(self.lot_size, size, self.max_lot)
 
     # --- JSON -----------------------------------------------------------------------------------
@@ -183,6 +199,9 @@ class Recipe:
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
+        del values["correlation"]
+        if self.correlation != _INDEPENDENT:
+            values["correlation"] = self.correlation.to_dict()
         return values | {
             "features": self.features.to_dict(),
             "model_options": dict(self.model_options),
@@ -203,6 +222,8 @@ class Recipe:
             "rate": Rate.from_dict(data["rate"]),
             "noise_schedule": NoiseSchedule.from_dict(data["noise_schedule"]),
         }
+        if data.get("correlation") is not None:
+            parts["correlation"] = Correlation.from_dict(data["correlation"])
         if data.get("canaries") is not None:
             parts["canaries"] = Canaries.from_dict(data["canaries"])
         if data.get("start") is not None:
