@@ -1,0 +1,38 @@
+"""Worlds of several processes, for tests that look at what each rank found."""
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def run_world(folder, count, *names, timeout=300):
+    """Every rank's findings by scenario, in the order of ranks."""
+    command = [sys.executable, str(HERE / "world.py"), str(folder), str(count), *names]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, timeout=timeout, check=False
+    )
+    found = [
+        pickle.loads(path.read_bytes())
+        for rank in range(count)
+        if (path := folder / f"rank-{rank}").exists()
+    ]
+    for each in found:
+        for name, result in each.items():
+            if isinstance(result, dict) and "failed" in result:
+                raise AssertionError(f"{name}: {result['failed']}")
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert len(found) == count
+    return found
+
+
+@pytest.fixture
+def world(tmp_path):
+    """Runs scenarios of ``scenarios.py`` on so many ranks."""
+    return lambda count, *names, **more: run_world(tmp_path, count, *names, **more)
