@@ -29,6 +29,7 @@ from sfumato.learning.dp_sgd.checkpoints import (
 )
 from sfumato.learning.dp_sgd.clipping import Adaptive
 from sfumato.learning.dp_sgd.distributed.ranks import Alone, Ranks
+from sfumato.learning.dp_sgd.distributed.shards import kind_of
 from sfumato.learning.dp_sgd.distributed.state import (
     gathered_tensors,
     placed_state,
@@ -146,7 +147,7 @@ class Resuming:
 
     def _kinds(self) -> dict[str, str]:
         """What kind of optimizer and the like the run has."""
-        return {n: type(h).__name__ for n in _HOLDERS if (h := self._holders[n]) is not None}
+        return {n: kind_of(h) for n in _HOLDERS if (h := self._holders[n]) is not None}
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors: dict[str, Tensor] = {}

@@ -344,7 +344,7 @@ class DPSGD(ChargedOnce):
                 yield from self._hand_out(batch)
             if self._step.compiled is not None:
                 self._step.compiled.check(imitate, self._copies, self._step.loss_scale)
-            self._ranks.gathered("rehearsed")  # everyone, before anything is spent
+            agreement.require_all_well(self._ranks)  # everyone, before anything is spent
             self._rehearsed = True
         finally:
             self._rehearsal = None
@@ -383,6 +383,12 @@ class DPSGD(ChargedOnce):
                 waiting.append(part)
                 yield part.rows
 
+    def _telling(self) -> contextlib.AbstractContextManager[None]:
+        """In a rehearsal of replicas, what goes wrong on one rank is told to the others."""
+        if not self.rehearsing or self._shards is not None:
+            return contextlib.nullcontext()
+        return agreement.telling(self._ranks)
+
     def _hand_out(self, batch: Any) -> Iterator[Any]:
         self._is_out = True
         yield batch
@@ -410,12 +416,14 @@ class DPSGD(ChargedOnce):
         Clips each unit's gradient and adds it to the lot's sum. When the lot is complete, adds the
         noise and steps the optimizer.
         """
-        expected = self._take_back()
-        check_losses(losses, expected.rows)
         if self._rehearsal is not None:
-            self._rehearsal.hand_in(losses)
+            with self._telling():
+                check_losses(losses, self._take_back().rows)
+                self._rehearsal.hand_in(losses)
             self._is_out = False
             return
+        expected = self._take_back()
+        check_losses(losses, expected.rows)
         part = self._part
         assert part is not None
         with as_training_error():
@@ -453,7 +461,7 @@ class DPSGD(ChargedOnce):
         values = tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
         if self._step.compiled and not self.rehearsing:
             return self._compiled_backward(values)
-        with noted(self.rehearsing):
+        with noted(self.rehearsing), self._telling():
             losses = loss(self.model, *values)
         return self.backward(losses)
 

@@ -11,7 +11,7 @@ import pytest
 HERE = Path(__file__).parent
 
 
-def run_world(folder, count, *names, timeout=300):
+def _run_world(folder, count, *names, timeout=300):
     """Every rank's findings by scenario, in the order of ranks."""
     command = [sys.executable, str(HERE / "world.py"), str(folder), str(count), *names]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -32,7 +32,7 @@ def run_world(folder, count, *names, timeout=300):
     return found
 
 
-@pytest.fixture
-def world(tmp_path):
-    """Runs scenarios of ``scenarios.py`` on so many ranks."""
-    return lambda count, *names, **more: run_world(tmp_path, count, *names, **more)
+@pytest.fixture(scope="session")
+def run_world():
+    """Runs scenarios of ``scenarios.py``: ``run_world(folder, count, *names)``."""
+    return _run_world

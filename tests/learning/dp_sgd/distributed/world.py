@@ -21,10 +21,12 @@ import scenarios
 
 def live(rank, count, folder, names):
     warnings.simplefilter("error")
-    warnings.filterwarnings("ignore", "FSDP2-wrapped module")  # of views, which linear gives on CPUs
+    warnings.filterwarnings(
+        "ignore", "FSDP2-wrapped module"
+    )  # of views, which linear gives on CPUs
     torch.set_num_threads(1)
     dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=count,
+        "gloo", init_method=f"file://{folder}/meeting-{os.getppid()}", rank=rank, world_size=count,
         timeout=timedelta(seconds=60),
     )  # fmt: skip
     found = {}

@@ -7,13 +7,15 @@ names the fact and the rank, not the values, some of which are private.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from sfumato.core.randomness import Coins, SeededCoins
 from sfumato.learning.dp_sgd.batches import Source
@@ -30,10 +32,12 @@ __all__ = [
     "optimizer_facts",
     "refuse_deferred",
     "refuse_wrapped",
+    "require_all_well",
     "require_own_noise",
     "require_same",
     "share_weights",
     "some_rows",
+    "telling",
 ]
 
 _ROWS = 64  # that are compared, if the data are tensors
@@ -84,6 +88,30 @@ def require_same(ranks: Ranks, **facts: Any) -> None:
                     f"every rank must be given the same {name.replace('_', ' ')}, but rank {rank} "
                     "was given another than rank 0: nothing more was spent"
                 )
+
+
+def require_all_well(ranks: Ranks, problem: str | None = None) -> None:
+    """Raises on ranks that are well if one is not; all ranks must come here.
+
+    Args:
+        ranks: who is asked.
+        problem: this rank's, if it has one, which it raises itself.
+    """
+    everyone = ranks.gathered(problem)
+    for rank, theirs in enumerate(everyone):
+        if theirs is not None and problem is None:
+            raise TrainingError(f"rank {rank} was refused before the run: {theirs}")
+
+
+@contextlib.contextmanager
+def telling(ranks: Ranks) -> Generator[None]:
+    """What goes wrong in the block is told to the others, who wait in :func:`require_all_well`."""
+    try:
+        yield
+    except Exception as error:
+        with contextlib.suppress(TrainingError):  # the others may be gone: its own error counts
+            require_all_well(ranks, f"{type(error).__name__}: {error}")
+        raise
 
 
 def coins_of_rank(coins: Coins, ranks: Ranks) -> Coins:
@@ -140,7 +168,7 @@ def some_rows(source: Source) -> Any:
         return None
     places = np.linspace(0, len(source) - 1, min(_ROWS, len(source))).astype(np.int64)
     digest = hashlib.sha256()
-    for leaf in torch.utils._pytree.tree_leaves(source.fetch(places)):
+    for leaf in pytree.tree_leaves(source.fetch(places)):
         if isinstance(leaf, Tensor):
             digest.update(leaf.cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

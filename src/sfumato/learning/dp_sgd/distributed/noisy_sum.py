@@ -99,10 +99,9 @@ def _exchange(
             spread += (end - begin) * std**2
         start += len(vector)
     ranks.all_gather(parts, own)
-    torch._foreach_copy_(
-        [vector for vector, _ in pieces],
-        list(parts[:length].split([len(vector) for vector, _ in pieces])),
-    )
+    lengths = [len(vector) for vector, _ in pieces]
+    for (vector, _), noisy in zip(pieces, parts[:length].split(lengths), strict=True):
+        vector.copy_(noisy)
     return spread
 
 

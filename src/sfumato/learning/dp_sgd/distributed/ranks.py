@@ -25,7 +25,7 @@ import contextlib
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar, cast, final
 
 import torch
 import torch.distributed as dist
@@ -151,9 +151,8 @@ class TorchRanks(Ranks):
     def leading(self, act: Callable[[], T]) -> T:
         """See :class:`Ranks`."""
         error: Exception | None = None
-        message = b""
+        message, result = b"", cast(Any, None)
         if self.leads:
-            result: Any = None
             try:
                 result = act()
             except Exception as raised:  # whatever it is, the others must not wait for ever

@@ -34,7 +34,7 @@ from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.pieces import exact_type
 from sfumato.learning.dp_sgd.gradients.tape import Gradients, Tape
 
-__all__ = ["Shards", "add_up", "as_gradient", "find_shards", "local", "part_of", "whole"]
+__all__ = ["Shards", "add_up", "as_gradient", "find_shards", "kind_of", "local", "part_of", "whole"]
 
 _BUCKET = 1 << 25  # numbers of a sum that are exchanged at a time
 
@@ -150,10 +150,15 @@ class Shards:
             cast(Any, root).reshard()
 
 
+def _gathers(module: nn.Module) -> bool:
+    return isinstance(module, FSDPModule)
+
+
 def _with_roots(model: nn.Module) -> Iterator[tuple[nn.Module, nn.Module]]:
     """Every module with the sharded module that gathers its parameters."""
-    roots = {name: m for name, m in model.named_modules() if isinstance(m, FSDPModule)}
-    for name, module in model.named_modules():
+    modules = dict(model.named_modules())
+    roots = {name: module for name, module in modules.items() if _gathers(module)}
+    for name, module in modules.items():
         path = name
         while path not in roots:
             path = path.rpartition(".")[0]
@@ -161,6 +166,12 @@ def _with_roots(model: nn.Module) -> Iterator[tuple[nn.Module, nn.Module]]:
 
 
 # --- parts and wholes -----------------------------------------------------------------------------
+
+
+def kind_of(holder: object) -> str:
+    """A holder's class, of a sharded model the one that it had before."""
+    kinds = type(holder).__mro__
+    return kinds[2 if isinstance(holder, FSDPModule) else 0].__name__
 
 
 def local(tensor: Tensor) -> Tensor:
@@ -181,9 +192,9 @@ def part_of(full: Tensor, like: DTensor) -> DTensor:
     return _laid_out(own.to(like.device).contiguous().clone(), like)
 
 
-def as_gradient(mean: Tensor, parameter: DTensor) -> DTensor:
+def as_gradient(mean: Tensor, parameter: Tensor) -> Tensor:
     """This rank's part of a gradient as the optimizer wants it."""
-    return _laid_out(mean, parameter)
+    return _laid_out(mean, cast(DTensor, parameter))
 
 
 def _laid_out(own: Tensor, like: DTensor) -> DTensor:
