@@ -462,3 +462,62 @@ def mixed_precision(home):
         "apart": distance(weights(other), weights(model)), "moved": moved(model, "mlp"),
         "kinds": kinds, "eta": run._step.sum.eta,
     }  # fmt: skip
+
+
+# --- ensembles ------------------------------------------------------------------------------------
+
+
+def ensembles(home):
+    """Shadow models and teachers, shared out; who trained what, and whether all is as alone."""
+    import numpy as np
+
+    from sfumato.learning.dp_sgd.distributed import find_ranks
+    from sfumato.learning.ensembles import Schedule, half_each, train_ensemble
+    from sfumato.learning.pate.teachers import (
+        TeacherRecipe,
+        TeacherSchedule,
+        assign_units,
+        train_teachers,
+    )
+
+    _, (x, y, _) = case("mlp")
+    ranks, rank = find_ranks(), dist.get_rank()
+    subsets, how = half_each(6, ROWS, 1), Schedule(epochs=2, batch_size=8)
+    told = []
+
+    def shadows(**more):
+        return train_ensemble(
+            mlp, x, y, subsets, how, together=2, engine="stacked", seed=4, **more
+        )  # fmt: skip
+
+    found = {
+        "shadows alone": shadows().weights,
+        "shadows": shadows(
+            ranks=ranks, folder=home / "shadows", progress=lambda done, _: told.append(done)
+        ).weights,
+        "epochs": told,
+    }
+    recipe = TeacherRecipe("small", mlp, 3, TeacherSchedule(steps=4, batch_size=5, rate=0.05))
+    parts = assign_units(np.arange(ROWS), teachers=5, salt=b"0" * 32)
+
+    def teachers(**more):
+        return train_teachers(recipe, x, y, parts, engine="stacked", **more).weights
+
+    found["teachers alone"] = teachers(together=3)
+    found["teachers"] = teachers(ranks=ranks, folder=home / "teachers")
+    found["no folder"] = message(lambda: shadows(ranks=ranks), ValueError)
+    other = home / f"own-{rank}"
+    found["own folders"] = message(lambda: shadows(ranks=ranks, folder=other), ValueError)
+
+    def broken():
+        if rank:
+            raise ValueError("no such model")
+        return mlp()
+
+    found["broken"] = message(
+        lambda: train_ensemble(
+            broken, x, y, subsets, how, together=1, ranks=ranks, folder=home / "broken"
+        ),
+        (ValueError, TrainingError),
+    )
+    return found

@@ -12,7 +12,7 @@ import torch
 
 SCENARIOS = (
     "equality", "noise", "seeded_noise", "rows_seen", "normaliser", "facts", "saved", "refusals",
-    "charged", "mixed_precision",
+    "charged", "mixed_precision", "ensembles",
 )  # fmt: skip
 
 
@@ -175,6 +175,29 @@ def test_one_rank_pays_and_a_refusal_is_everyones(two):
     assert one["first record"] == other["first record"]
     assert one["first record"]["facts"]["ledger"]["entry"] is not None
     assert one["folder"] == other["folder"] != ""
+
+
+# --- ensembles ----------------------------------------------------------------------------------
+
+
+def test_ensembles_shared_out_are_what_one_process_trains(two):
+    for rank, found in enumerate(both(two, "ensembles")):
+        assert same(found["shadows"], found["shadows alone"])
+        assert same(found["teachers"], found["teachers alone"])
+        groups = (0, 2) if rank == 0 else (1,)
+        assert found["epochs"] == [2 * number + epoch for number in groups for epoch in (1, 2)]
+
+
+def test_ensembles_on_several_ranks_need_a_folder_that_all_see(two):
+    for found in both(two, "ensembles"):
+        assert "folder must be given" in found["no folder"]
+        assert "folder must be one that all ranks see" in found["own folders"]
+
+
+def test_a_model_that_cannot_be_made_on_one_rank_stops_all(two):
+    one, other = both(two, "ensembles")
+    assert "rank 1 was refused" in one["broken"]
+    assert other["broken"] == "ValueError: no such model"
 
 
 # --- checkpoints --------------------------------------------------------------------------------
