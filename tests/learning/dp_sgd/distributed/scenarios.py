@@ -1,5 +1,7 @@
 """What every rank of a world does; each function returns what a test is to look at."""
 
+import warnings
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -442,7 +444,9 @@ def short(home):
 
 
 def compiled(home):
-    return {"mlp": apart("mlp", run=lambda t: weights(t.fit(loss, compile=True).model))}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the compiler's own
+        return {"mlp": apart("mlp", run=lambda t: weights(t.fit(loss, compile=True).model))}
 
 
 def mixed_precision(home):
