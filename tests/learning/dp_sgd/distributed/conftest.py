@@ -1,5 +1,6 @@
 """Worlds of several processes, for tests that look at what each rank found."""
 
+import importlib.util
 import os
 import pickle
 import subprocess
@@ -9,6 +10,17 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[4]
+
+
+def load_benchmark(name):
+    """A script of the folder of benchmarks as a module."""
+    path = ROOT / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def _run_world(folder, count, *names, timeout=300):

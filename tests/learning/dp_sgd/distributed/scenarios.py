@@ -525,3 +525,23 @@ def ensembles(home):
         (ValueError, TrainingError),
     )
     return found
+
+
+def traffic(home):
+    """Bytes that this rank sent in four steps, by its own count."""
+    from sfumato.learning.dp_sgd.distributed import find_ranks
+
+    found = {}
+    for kind in ("replicated", "sharded"):
+        model, data = nn.Sequential(nn.Linear(5, 202), nn.Tanh(), nn.Linear(202, 4)), case("mlp")[1]
+        found["parameters"] = sum(p.numel() for p in model.parameters())
+        model = shard(model) if kind == "sharded" else model
+        ranks, sent, parts = find_ranks(), [], 0
+        run = trainer(model, data, plan(lot=12.0), ranks=ranks, batch_size=3)
+        for batch in run:
+            if not run.rehearsing:
+                sent = sent or [ranks.sent]  # what it took to share first weights
+                parts += 1
+            run.backward(loss(model, *batch))
+        found[kind], found["parts"] = (ranks.sent - sent[0]) / 4, parts / 4
+    return found

@@ -10,9 +10,12 @@ import itertools
 import pytest
 import torch
 
+from .conftest import load_benchmark
+
 SCENARIOS = (
     "equality", "noise", "seeded_noise", "rows_seen", "normaliser", "facts", "saved", "refusals",
     "charged", "mixed_precision", "ensembles",
+    "traffic",
 )  # fmt: skip
 
 
@@ -57,6 +60,14 @@ def test_the_operator_is_told_of_all_ranks_together_and_once(two):
     for kind in ("two", "sharded"):
         assert torch.allclose(torch.tensor(leader[kind]), torch.tensor(leader["one"]), rtol=1e-5)
         assert other[kind] == []
+
+
+def test_traffic_is_what_the_page_on_scale_says(two):
+    scale = load_benchmark("scale")
+    for found in both(two, "traffic"):
+        assert found["replicated"] == pytest.approx(scale.sent(found["parameters"], 2), rel=0.01)
+        each = scale.sent_sharded(found["parameters"], 2)
+        assert found["sharded"] == pytest.approx(found["parts"] * each, rel=0.01)
 
 
 # --- noise once, on every coordinate ------------------------------------------------------------

@@ -212,8 +212,8 @@ def test_a_killed_rank_ends_all_and_the_run_goes_on_charged_once(tmp_path):
 
 @pytest.mark.slow
 def test_many_killed_ranks(tmp_path):
-    seen, facts = killed_runs(tmp_path, kills=60, seed=2, when="early")
-    check(seen, facts, 60)
+    seen, facts = killed_runs(tmp_path, kills=30, seed=2, when="early")
+    check(seen, facts, 30)
     assert {line["count"] for line in seen} == {1, 2, 3}
     assert {line["sharded"] for line in seen} == {True, False}
     survivors = [c for line in seen for i, c in enumerate(line["codes"])
