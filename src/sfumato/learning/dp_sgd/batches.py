@@ -91,6 +91,11 @@ class Source:
     def __len__(self) -> int:
         return self._length
 
+    @property
+    def is_dataset(self) -> bool:
+        """Whether rows come from a data set's own code, not from tensors or arrays."""
+        return self._items is not None
+
     def fetch(self, rows: Rows) -> Any:
         """The batch of these rows, in this order; of no rows, an empty one."""
         wanted = np.asarray(rows, dtype=np.int64).reshape(-1)

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from sfumato.learning.dp_sgd.clipping import ROUNDING, Adaptive, Clipping
+from sfumato.learning.dp_sgd.distributed.shards import add_up, local
 from sfumato.learning.dp_sgd.gradients.pieces import exact_type
 from sfumato.learning.dp_sgd.gradients.tape import Gradients
 from sfumato.learning.dp_sgd.neighbouring import each_its_own, views_like
@@ -70,6 +72,7 @@ class ClippedSum:
     Args:
         parameters: the trainable ones, by name.
         clipping: how contributions are bounded; replaced from lot to lot if it adapts.
+        shards: where parameters are held in parts; sums are then those of all ranks, in parts.
 
     Attributes:
         rounding: the allowance for rounding of each type among the sums.
@@ -77,8 +80,11 @@ class ClippedSum:
         watched: whether anyone wants to know losses and how many were clipped.
     """
 
-    def __init__(self, parameters: Mapping[str, Tensor], clipping: Clipping) -> None:
-        self.parameters = dict(parameters)
+    def __init__(
+        self, parameters: Mapping[str, Tensor], clipping: Clipping, shards: Any = None
+    ) -> None:
+        self._shards = shards
+        self.parameters = {name: local(p) for name, p in parameters.items()}
         self.clipping = clipping
         self.groups = clipping.groups(list(parameters))
         self._limits: tuple[tuple[float, ...], Tensor] | None = None
@@ -124,18 +130,30 @@ class ClippedSum:
         views = views_like(torch.zeros(size, dtype=dtype, device=device), ordered)
         return {name: views[name] for name in self.parameters}
 
-    def add(self, gradients: Gradients, losses: Tensor, scaled_by: float = 1.0) -> None:
+    def add(
+        self,
+        gradients: Gradients,
+        losses: Tensor,
+        scaled_by: float = 1.0,
+        present: int | None = None,
+    ) -> None:
         """Adds a physical batch.
 
         Args:
             gradients: of its units.
             losses: for the operator's eyes alone.
             scaled_by: a factor in the gradients that is to be taken out.
+            present: how many of its units count; those after them have gradients of 0.
         """
         like = next(iter(self.parameters.values()))
         norms = group_norms(gradients, self.groups, like) / scaled_by
         scales = self.clipping.scales(norms, self.bounds, self.eta) / scaled_by
-        self.merge(clip_and_sum(gradients, self.groups, scales), norms, losses)
+        if self._shards is None:
+            found = clip_and_sum(gradients, self.groups, scales)
+        else:
+            found = {}
+            add_up(self._shards, self.sums, gradients, self.groups, scales)
+        self.merge(found, norms[:present], losses)
 
     def merge(
         self, sums: Mapping[str, Tensor], norms: Tensor, losses: Tensor, whole: bool = False

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.core.randomness import Coins
 from sfumato.learning.dp_sgd.lots import Lots, PoissonLots
-from sfumato.learning.dp_sgd.owners import Owners, RowsAreUnits
 from sfumato.learning.dp_sgd.streamed_lots import CyclicPoissonLots
 
-__all__ = ["Part", "largest_part", "parts_of", "room_for"]
+__all__ = ["Part", "largest_part", "room_for"]
 
 Positions = NDArray[np.int64]
 
@@ -30,6 +26,7 @@ class Part:
         weights: (units * copies,) what each row's loss counts; a unit's sum to 1 at most.
         units: how many units; 0 for an empty lot.
         last: whether the lot is complete with it.
+        padded: how many of the units, at the end, only fill up: their rows have weight 0.
     """
 
     step: int
@@ -37,41 +34,12 @@ class Part:
     weights: NDArray[np.float64]
     units: int
     last: bool
+    padded: int = 0
 
-
-def parts_of(
-    lot: Positions,
-    step: int,
-    owners: Owners | RowsAreUnits,
-    coins: Coins,
-    copies: int,
-    most_rows: int | None,
-) -> Iterator[Part]:
-    """A lot in parts of nearly equal size, none above ``most_rows`` unless a single unit is.
-
-    Args:
-        lot: the sampled units.
-        step: the lot's number.
-        owners: which rows a unit holds.
-        coins: to choose among a unit's rows.
-        copies: how often each row is seen, differently augmented.
-        most_rows: the most rows at a time.
-    """
-    if not len(lot):
-        yield Part(step, lot, np.zeros(0), 0, last=True)
-        return
-    rows, weights = owners.rows_of(lot, coins)
-    rows, weights = np.repeat(rows, copies, axis=1), np.repeat(weights / copies, copies, axis=1)
-    most = max(1, (most_rows or rows.size) // rows.shape[1])
-    bounds = np.linspace(0, len(lot), -(-len(lot) // most) + 1).round().astype(int)
-    for start, stop in itertools.pairwise(bounds.tolist()):
-        yield Part(
-            step,
-            rows[start:stop].ravel(),
-            weights[start:stop].ravel(),
-            stop - start,
-            last=stop == len(lot),
-        )
+    @property
+    def present(self) -> int:
+        """How many of its units are the lot's."""
+        return self.units - self.padded
 
 
 def largest_part(expected_size: float, copies: int, most_rows: int | None) -> int:
@@ -80,10 +48,10 @@ def largest_part(expected_size: float, copies: int, most_rows: int | None) -> in
     return lot if most_rows is None else min(lot, max(1, most_rows // copies))
 
 
-def room_for(lots: Lots, copies: int, most_rows: int | None) -> int:
+def room_for(lots: Lots, copies: int, most_rows: int | None, ranks: int = 1) -> int:
     """Units that almost every physical batch fits into: of a Poisson lot, three deviations above.
 
-    Public, as the lots' own size is not.
+    Public, as the lots' own size is not. With several ranks, of a rank's share.
     """
     expected = lots.expected_size
     sampled = isinstance(lots, (PoissonLots, CyclicPoissonLots))
@@ -91,4 +59,5 @@ def room_for(lots: Lots, copies: int, most_rows: int | None) -> int:
     lot = max(1, math.ceil(expected + spread))
     if isinstance(lots, PoissonLots) and lots.max_size is not None:
         lot = min(lot, lots.max_size)
+    lot = -(-lot // ranks)
     return lot if most_rows is None else min(lot, max(1, most_rows // copies))

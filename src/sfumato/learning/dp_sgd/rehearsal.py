@@ -185,7 +185,7 @@ class _Rehearsal:
                 self._tape.raise_deferred()
             coarse = self._still.coarse
             _compare_losses(self._losses[rows], losses.detach(), coarse)
-            slow = _slow(self._tape.parameters, losses)
+            slow = _slow(self._tape.leaves, losses)
             _require_finite(*slow.values())
             self._tape.clear()
             _compare_gradients({n: g[unit] for n, g in self._gradients.items()}, slow, coarse)
@@ -349,7 +349,7 @@ def _compare_first(before: Tensor, after: Tensor, scale: Tensor, coarse: bool) -
 
 def _refuse_unseen(tape: Tape, losses: Tensor) -> None:
     """Raises if a parameter enters the losses by a way that was not recorded."""
-    names = {id(p): name for name, p in tape.parameters.items()}
+    names = {id(p): name for name, p in tape.leaves.items()}
     recorded = tape.recorded()  # what lies beyond is accounted for
     for node in _nodes(losses, recorded):
         name = names.get(id(getattr(node, "variable", None)))

@@ -28,6 +28,13 @@ from sfumato.learning.dp_sgd.checkpoints import (
     restore_state,
 )
 from sfumato.learning.dp_sgd.clipping import Adaptive
+from sfumato.learning.dp_sgd.distributed.ranks import Alone, Ranks
+from sfumato.learning.dp_sgd.distributed.shards import kind_of
+from sfumato.learning.dp_sgd.distributed.state import (
+    gathered_tensors,
+    placed_state,
+    told_checkpoint,
+)
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 
 __all__ = ["Resuming"]
@@ -47,14 +54,21 @@ class Resuming:
         holders: dict[str, Any],
         private: bool,
         small: bool = False,
+        ranks: Ranks | None = None,
     ) -> None:
+        self._ranks = ranks or Alone()
+        self._wanted = folder is not None
         self._private, self._small = private, small
         self._lost = 0
         self._every = validation.count("checkpoint_every", every)
         self._plan, self._holders = plan, holders
         if folder is not None:
             self._state()  # or says now, before anything is spent, what cannot be stored
-        self._store = None if folder is None else Checkpoints(folder, plan.digest, small=small)
+        self._store: Checkpoints | None = None
+        if folder is not None:  # on the leader alone; whatever it raises reaches everyone
+            self._store = self._ranks.by_leader(
+                lambda: Checkpoints(folder, plan.digest, small=small)
+            )
         self._resumed = self._saved = False
         self._counted = False  # whether the loop to come was counted as a turn
         self._charge: Charge | None = None
@@ -100,32 +114,41 @@ class Resuming:
         """How many steps count as taken but are not in the weights: killed before a checkpoint."""
         return self._lost
 
+    def before_first(self, step: int) -> None:
+        """Before the first lot: a checkpoint to go on from. All ranks at once."""
+        if not self._saved:
+            self._save(step)
+            self._saved = True
+
     def note_started(self, step: int) -> None:
-        """Before a lot is read."""
+        """Before a lot is read; the leader's task."""
         if self._store is not None:
-            if not self._saved:
-                self._store.save(self._checkpoint(step))
-                self._saved = True
             self._store.note_started(step)
 
     def after(self, steps: int) -> None:
-        """After a step: saves if it is time."""
-        if self._store is not None and (steps % self._every == 0 or steps == self._plan.steps):
+        """After a step: saves if it is time. All ranks at once."""
+        if self._wanted and (steps % self._every == 0 or steps == self._plan.steps):
             self.save(steps)
 
     def save(self, steps: int) -> None:
-        """A checkpoint of the weights after ``steps`` steps.
+        """A checkpoint of the weights after ``steps`` steps; all ranks at once.
 
         Raises:
             ValueError: if there is nowhere to save to.
         """
-        if self._store is None:
+        if not self._wanted:
             raise ValueError("there is nowhere to save to: make the trainer with checkpoints=")
-        self._store.save(self._checkpoint(steps))
+        self._save(steps)
 
-    def _checkpoint(self, steps: int) -> Checkpoint:
-        assert self._charge is not None
+    def _save(self, steps: int) -> None:
+        if not self._wanted:
+            return
         tensors, facts = self._state()
+        store = self._store
+        self._ranks.by_leader(lambda: store and store.save(self._checkpoint(steps, tensors, facts)))
+
+    def _checkpoint(self, steps: int, tensors: dict[str, Tensor], facts: Any) -> Checkpoint:
+        assert self._charge is not None
         more = {
             "plan": self._plan.to_dict(),
             "charge": self._charge.to_dict(),
@@ -137,7 +160,7 @@ class Resuming:
 
     def _kinds(self) -> dict[str, str]:
         """What kind of optimizer and the like the run has."""
-        return {n: type(h).__name__ for n in _HOLDERS if (h := self._holders[n]) is not None}
+        return {n: kind_of(h) for n in _HOLDERS if (h := self._holders[n]) is not None}
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors: dict[str, Tensor] = {}
@@ -147,6 +170,7 @@ class Resuming:
             if holder is not None:
                 state = holder.state(self._small) if name == "average" else holder.state_dict()
                 flat, facts[name] = flatten_state(state)
+                flat = gathered_tensors(self._ranks, flat)
                 tensors |= {f"{name}/{key}": value for key, value in flat.items()}
         clipping = self._holders["step"].sum.clipping
         if isinstance(clipping, Adaptive):
@@ -155,8 +179,28 @@ class Resuming:
 
     def resume(self, charge: Charge) -> int:
         """Loads the newest checkpoint; returns how many steps count as taken."""
-        if self._store is None:
+        if not self._wanted:
             raise ValueError("there is nowhere to resume from: make the trainer with checkpoints=")
+        read = self._ranks.by_leader(lambda: self._read(charge))
+        self._resumed = self._counted = True
+        found, steps = read or (None, 0)
+        steps = self._ranks.leading(lambda: steps)
+        found = told_checkpoint(self._ranks, found)
+        if found is None:
+            return steps
+        try:
+            self._restore(found)
+        except BaseException:
+            self.end()
+            raise
+        charge.entry = found.facts["charge"]["entry"]
+        self._lost = found.facts["lost"] + steps - found.step
+        self._private = self._private and bool(found.facts["private"])
+        self._saved = True
+        return steps
+
+    def _read(self, charge: Charge) -> tuple[Checkpoint | None, int]:
+        assert self._store is not None
         self._store.acquire()
         try:
             return self._take_up(self._store, charge)
@@ -164,12 +208,11 @@ class Resuming:
             self._store.close()
             raise
 
-    def _take_up(self, store: Checkpoints, charge: Charge) -> int:
+    def _take_up(self, store: Checkpoints, charge: Charge) -> tuple[Checkpoint | None, int]:
         found = store.load()
-        self._resumed = self._counted = True
         if found is None:
             if not store.started:
-                return 0
+                return None, 0
             raise ValueError(
                 f"the run was cut off after {store.started} steps, before its first "
                 "checkpoint: begin a new run in another folder (the steps stay charged)"
@@ -184,13 +227,8 @@ class Resuming:
         if steps < self._plan.steps:
             charge.resume(found.facts["charge"], self._plan, store.next_turn())
         else:  # nothing is left to run: only its weights are wanted
-            charge.entry = found.facts["charge"]["entry"]
             store.close()
-        self._restore(found)
-        self._lost = found.facts["lost"] + steps - found.step
-        self._private = self._private and bool(found.facts["private"])
-        self._saved = True
-        return steps
+        return found, steps
 
     @torch.no_grad()
     def _restore(self, found: Checkpoint) -> None:
@@ -199,7 +237,7 @@ class Resuming:
                 continue
             prefix = f"{name}/"
             own = {k[len(prefix) :]: t for k, t in found.tensors.items() if k.startswith(prefix)}
-            state = restore_state(own, found.facts[name])
+            state = placed_state(name, restore_state(own, found.facts[name]), holder)
             if name == "model":
                 load_weights(holder, state)
             else:

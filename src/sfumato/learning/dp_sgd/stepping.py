@@ -14,9 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sfumato.core import validation
-from sfumato.learning.dp_sgd.clipped_sum import ClippedSum
+from sfumato.learning.dp_sgd.clipped_sum import ClippedSum, LotFacts
 from sfumato.learning.dp_sgd.clipping import Adaptive
 from sfumato.learning.dp_sgd.correlated.drawing import CorrelatedNoise
+from sfumato.learning.dp_sgd.distributed.noisy_sum import noisy_means
+from sfumato.learning.dp_sgd.distributed.ranks import Alone, Ranks
+from sfumato.learning.dp_sgd.distributed.shards import as_gradient, local
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.precision import full_precision
 from sfumato.learning.dp_sgd.gradients.tape import Tape
@@ -67,16 +70,24 @@ class NoisyStep:
         scheduler: Any,
         noise: NoiseSource,
         loss_scale: float,
+        ranks: Ranks | None = None,
+        shards: Any = None,
     ) -> None:
+        self.ranks, self.shards = ranks or Alone(), shards
         self.plan, self.optimizer, self.scheduler, self.noise = plan, optimizer, scheduler, noise
         self.parameters = dict(parameters)
         self.loss_scale = validation.positive("loss_scale", loss_scale)
         if self.loss_scale < _LEAST_SCALE:
             validation.fail("loss_scale", f"at least {_LEAST_SCALE:g}", loss_scale)
-        self.sum = ClippedSum(parameters, plan.clipping)
+        self.sum = ClippedSum(parameters, plan.clipping, shards)
         plan.clipping.noise_scales(plan.noise_multiplier, self.sum.bounds)  # or says why not
         self.correlated: CorrelatedNoise | None = None
         if not plan.correlation.independent:
+            if not isinstance(self.ranks, Alone):
+                raise TrainingError(
+                    f"noise of the kind {plan.correlation.kind!r} is drawn in one process: train "
+                    "in one, or with independent noise"
+                )
             self.correlated = CorrelatedNoise(plan.correlation.recursion(plan.steps), noise)
         self.compiled: Any = None
         self._signal: list[Tensor] = []
@@ -98,8 +109,21 @@ class NoisyStep:
         if self.correlated is not None:
             self.correlated.start()
 
-    def add(self, tape: Tape, losses: Tensor, weights: NDArray[np.float64]) -> None:
-        """A physical batch: one backward pass from the weighted losses."""
+    def add(
+        self,
+        tape: Tape,
+        losses: Tensor,
+        weights: NDArray[np.float64],
+        present: int | None = None,
+    ) -> None:
+        """A physical batch: one backward pass from the weighted losses.
+
+        Args:
+            tape: that recorded it.
+            losses: of its rows.
+            weights: of the same.
+            present: how many of its units count; all of them by default.
+        """
         per_row = torch.as_tensor(weights, dtype=losses.dtype, device=losses.device)
         counted = torch.where(per_row > 0, losses, torch.zeros((), dtype=losses.dtype))
         total = (counted * per_row).sum()
@@ -109,7 +133,9 @@ class NoisyStep:
             torch.autocast(losses.device.type, enabled=False),
             full_precision(),
         ):
-            self.sum.add(gradients, counted.detach() * per_row, self.loss_scale)
+            self.sum.add(gradients, counted.detach() * per_row, self.loss_scale, present)
+        if self.shards is not None:
+            self.shards.reshard()
 
     def compile(
         self, model: nn.Module, loss: Callable[..., Tensor], tape: Tape, room: int = 0
@@ -141,8 +167,13 @@ class NoisyStep:
         multiplier = self.plan.noise_at(step)
         clipping, bounds = self.sum.clipping, self.sum.bounds
         self._signal, self._spread = [], 0.0
+        if self.shards is not None:
+            self.shards.reshard()  # whole copies would not follow the step
         stds = clipping.noise_scales(multiplier, bounds)
         updates = NoisyUpdates(self.optimizer, self.noise)
+        if self.shards is None and not isinstance(self.ranks, Alone):
+            self._release_replicated(stds, size)
+            stds = ()
         for index, std in enumerate(stds):
             if isinstance(self.noise, FusedNoise) and self.correlated is None:
                 self._release_together(index, std, size, updates)
@@ -156,8 +187,27 @@ class NoisyStep:
             self.scheduler.step()
         if isinstance(clipping, Adaptive):
             self._adapt(clipping, size)
-        self._facts = self.sum.facts
+        self._facts = self._total_facts(self.sum.facts) if self.watched else self.sum.facts
         self.sum.start()
+
+    def _release_replicated(self, stds: tuple[float, ...], size: float) -> None:
+        """All groups' noisy means across ranks, in place of this rank's sums."""
+        sums = self.sum.sums
+        groups = [[sums[name] for name in group] for group in self.sum.groups]
+        self._signal, self._spread = noisy_means(
+            self.ranks, self.noise, zip(groups, stds, strict=True), size, self.watched
+        )
+        for name, p in self.parameters.items():
+            p.grad = _laid_out_like(p, sums[name].to(p.dtype))
+
+    def _total_facts(self, own: LotFacts) -> LotFacts:
+        """Those of all ranks, for the operator."""
+        signal = sum(float(norm) ** 2 for norm in self._signal)
+        units, loss, clipped, signal, self._spread = self.ranks.total(
+            [own.units, float(own.loss), float(own.clipped), signal, self._spread]
+        )
+        self._signal = [torch.tensor(math.sqrt(signal))]
+        return LotFacts(round(units), loss, clipped)
 
     def _release_each(self, index: int, std: float, size: float) -> None:
         """A group's noisy means, one parameter at a time."""
@@ -168,7 +218,7 @@ class NoisyStep:
                 noise = self.noise.normal(clean, std)
             else:
                 noise = self.correlated.noise_for(name, clean, std)
-            p.grad = _laid_out_like(p, ((clean + noise) / size).to(p.dtype))
+            self._give(p, (clean + noise) / size)
 
     def _release_together(self, index: int, std: float, size: float, updates: NoisyUpdates) -> None:
         """A group's noisy means in few passes, in place of the sums, which are not needed again.
@@ -180,13 +230,17 @@ class NoisyStep:
         left = {n: s for n, s in sums.items() if not updates.take(self.parameters[n], s, std)}
         pieces = in_one_piece(left.values())
         if len(left) < len(sums) or len(pieces) > _FEW:
-            left = brought_together(left, self.parameters)
+            left = brought_together(left, self.sum.parameters)
             pieces = in_one_piece(left.values())
         for total in pieces:
             noisy_mean(self.noise, total, std, size, total)
         for name, mean in left.items():
-            p = self.parameters[name]
-            p.grad = _laid_out_like(p, mean)
+            self._give(self.parameters[name], mean)
+
+    def _give(self, p: Tensor, mean: Tensor) -> None:
+        """What is released of a parameter becomes its gradient; of a shard, the shard's."""
+        given = _laid_out_like(local(p), mean.to(p.dtype))
+        p.grad = given if self.shards is None else as_gradient(given, p)
 
     def _note_signal(self, clean: Iterable[Tensor], std: float) -> None:
         for part in clean:
@@ -196,8 +250,10 @@ class NoisyStep:
 
     def _adapt(self, clipping: Adaptive, size: float) -> None:
         assert clipping.count_noise is not None
-        count = torch.tensor(float(self.sum.count), dtype=torch.float64)
-        noisy = float(count + self.noise.normal(count, clipping.count_noise))
+        spread = clipping.count_noise
+        (whole,) = self.ranks.total([float(self.sum.count)])
+        count = torch.tensor(whole, dtype=torch.float64)
+        noisy = self.ranks.leading(lambda: float(count + self.noise.normal(count, spread)))
         first = self.plan.clipping
         assert isinstance(first, Adaptive)
         self.set_clip(first.updated(clipping.clip, noisy, size))

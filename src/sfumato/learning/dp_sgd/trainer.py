@@ -52,11 +52,14 @@ from sfumato.learning.dp_sgd.charged_once import ChargedOnce
 from sfumato.learning.dp_sgd.charging import Charge
 from sfumato.learning.dp_sgd.clipping import Clipping
 from sfumato.learning.dp_sgd.correlated.strategies import Correlation
+from sfumato.learning.dp_sgd.distributed import Ranks, agreement, find_ranks
+from sfumato.learning.dp_sgd.distributed.shards import find_shards
+from sfumato.learning.dp_sgd.distributed.shares import share_in_parts
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.tape import Tape
 from sfumato.learning.dp_sgd.lots import Lots
 from sfumato.learning.dp_sgd.noise import NoiseSource, default_noise
-from sfumato.learning.dp_sgd.physical import Part, largest_part, parts_of, room_for
+from sfumato.learning.dp_sgd.physical import Part, largest_part, room_for
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.progress import Progress, choose_progress
 from sfumato.learning.dp_sgd.recording import Expected, Recorder
@@ -120,6 +123,8 @@ class DPSGD(ChargedOnce):
         collate: how a dataset's items become a batch.
         example: a few public, plausible rows for the rehearsal, where made-up ones will not do.
         progress: show a bar (by default on a terminal), or who is to be told of each step.
+        ranks: the processes of the run: by default those of ``torch.distributed`` if it is
+            initialised; ``Alone()`` for a trainer that is to keep to itself among others.
 
     Example:
         >>> import torch
@@ -175,40 +180,63 @@ class DPSGD(ChargedOnce):
         collate: Callable[[list[Any]], Any] | None = None,
         example: Any = None,
         progress: bool | Progress | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         self.model, self.optimizer = model, optimizer
+        agreement.refuse_wrapped(model)
         check_names(ledger, dataset, ema_decay)
-        self._plan = make_plan(
-            plan, public_size=public_size, lot_size=lot_size, lots=lots, clip=clip, delta=delta,
-            epsilon=epsilon, noise_multiplier=noise_multiplier, steps=steps, epochs=epochs,
-            neighbours=neighbours, unit=unit, schedule=schedule, correlation=correlation,
-            relation=relation_of(ledger, dataset),
-            default_unit="record" if owners is None else "owner",
-        )  # fmt: skip
+        self._ranks = find_ranks() if ranks is None else ranks
+        asked: dict[str, Any] = {
+            "public_size": public_size, "lot_size": lot_size, "lots": lots, "clip": clip,
+            "delta": delta, "epsilon": epsilon, "noise_multiplier": noise_multiplier,
+            "steps": steps, "epochs": epochs, "neighbours": neighbours, "unit": unit,
+            "schedule": schedule, "correlation": correlation,
+            "default_unit": "record" if owners is None else "owner",
+        }  # fmt: skip
+        agreement.require_same(self._ranks, plan=(plan, asked))
+        self._plan = self._ranks.leading(
+            lambda: make_plan(plan, relation=relation_of(ledger, dataset), **asked)
+        )
+        self._shards = find_shards(model, self._ranks)
         self._parameters = checked_parameters(model, optimizer, scheduler)
+        agreement.refuse_deferred(data, self._ranks)
         self._source = Source(data, workers=workers, collate=collate, example=example)
         self._owners = units(len(self._source), owners, rows_per_owner, self.plan)
         self.plan.lots.sampler(len(self._owners), coins)  # or says why there is none
         self._augmentation = Augmentation(augment, augmentations)
         self._copies = self._owners.rows_per_unit * self._augmentation.copies
         self._most_rows = None if batch_size is None else validation.count("batch_size", batch_size)
-        self._coins, self._noise = coins, noise or default_noise(coins, self._parameters.values())
+        own_coins = agreement.coins_of_rank(coins, self._ranks)
+        self._coins = coins
+        self._noise = noise or default_noise(own_coins, self._parameters.values())
         self._recorder = Recorder(model, Tape(self._parameters))
-        self._watch = Watch(model, self._parameters)
+        self._watch = Watch(model, self._parameters, self._shards)
         self._average = None if ema_decay is None else WeightAverage(model, ema_decay)
         self._step = NoisyStep(
-            self.plan, self._parameters, optimizer, scheduler, self._noise, loss_scale
-        )
-        self._charge = Charge(open_ledger(ledger), dataset, analyst)
-        self._charge.check(self.plan)
+            self.plan, self._parameters, optimizer, scheduler, self._noise, loss_scale,
+            self._ranks, self._shards,
+        )  # fmt: skip
+        agreement.require_same(
+            self._ranks, number_of_rows=(len(self._source), len(self._owners)),
+            rows_per_owner=self._copies, batch_size=self._most_rows, workers=self._source.workers,
+            kind_of_data=self._source.is_dataset, loss_scale=loss_scale, ema_decay=ema_decay,
+            model=[(n, tuple(p.shape), p.dtype) for n, p in self._parameters.items()],
+            kind_of_coins=(coins.private, self._noise.private, self._noise.name),
+            ledger=(dataset, analyst),
+            checkpoints=(checkpoints is None, checkpoint_every, small_checkpoints),
+        )  # fmt: skip
+        agreement.require_own_noise(self._ranks, self._noise)
+        self._charge = Charge(open_ledger(ledger) if self._ranks.leads else None, dataset, analyst)
+        self._ranks.leading(lambda: self._charge.check(self.plan))
         holders = {
             "model": model, "optimizer": optimizer, "scheduler": scheduler,
             "average": self._average, "step": self._step,
         }  # fmt: skip
         private = coins.private and self._noise.private
         self._resuming = Resuming(
-            checkpoints, checkpoint_every, self.plan, holders, private, small_checkpoints
-        )
+            checkpoints, checkpoint_every, self.plan, holders, private, small_checkpoints,
+            self._ranks,
+        )  # fmt: skip
         self._wanted_progress = progress
         self._progress = choose_progress(False)
         self._rehearsed = False
@@ -277,28 +305,46 @@ class DPSGD(ChargedOnce):
             self._looping = False
 
     def _loop(self) -> Iterator[Any]:
-        with self._recorder.attached():
+        aware = contextlib.nullcontext()
+        if self._shards is not None:
+            aware = self._shards.attached(self._recorder.tape)
+        with self._recorder.attached(), aware:
             yield from self._rehearse()
             try:
-                self._resuming.begin(self._charge, self.steps_taken)
-                self._charge.make(self.plan)
-                self._progress = choose_progress(self._wanted_progress)
-                self._step.watched = self._progress.wanted
+                self._charge.entry = self._ranks.leading(self._begin)
+                if self._ranks.leads:
+                    self._progress = choose_progress(self._wanted_progress)
+                self._step.watched = self._ranks.leading(lambda: self._progress.wanted)
+                if self._ranks.count > 1:
+                    agreement.require_same(self._ranks, rows=agreement.some_rows(self._source))
                 yield from self._run()
             finally:
                 self._progress.close()
                 self._resuming.end()
         if self.steps_taken >= self.plan.steps:
-            self._charge.finish(self.record.to_dict())
+            self._ranks.leading(lambda: self._charge.finish(self.record.to_dict()))
+
+    def _begin(self) -> int | None:
+        """The leader's part before the first lot: takes the folder, and pays."""
+        self._resuming.begin(self._charge, self.steps_taken)
+        self._charge.make(self.plan)
+        return self._charge.entry
 
     def _rehearse(self) -> Iterator[Any]:
         if self._rehearsed:
             return
         self._watch.clear_gradients()  # left from before: none of the trainer's doing
+        agreement.share_weights(self._ranks, self.model, self._shards is not None)
+        agreement.require_same(
+            self._ranks, optimizer=agreement.optimizer_facts(self.optimizer),
+            steps=self.steps_taken, mode=[module.training for module in self.model.modules()],
+            compilation=self._step.compiled is not None,
+        )  # fmt: skip
         self._watch.accept()  # weights may have been loaded since the trainer was made
         self._source.check_collate()
         imitate = self._augmentation.checked(self._source.imitation)
-        crowd = largest_part(self.plan.lots.expected_size, self._copies, self._most_rows)
+        expected = self.plan.lots.expected_size / self._ranks.count
+        crowd = largest_part(expected, self._copies, self._most_rows)
         rehearsal = rehearse(self._recorder, imitate, self._copies, crowd)
         self._rehearsal = Turns(rehearsal, self._recorder, self.optimizer)
         try:
@@ -306,6 +352,7 @@ class DPSGD(ChargedOnce):
                 yield from self._hand_out(batch)
             if self._step.compiled is not None:
                 self._step.compiled.check(imitate, self._copies, self._step.loss_scale)
+            agreement.require_all_well(self._ranks)  # everyone, before anything is spent
             self._rehearsed = True
         finally:
             self._rehearsal = None
@@ -328,15 +375,27 @@ class DPSGD(ChargedOnce):
     def _parts(self, waiting: deque[Part]) -> Iterator[np.ndarray]:
         """The rows of every physical batch to come; ``waiting`` holds what they are parts of."""
         sampler = self.plan.lots.sampler(len(self._owners), self._coins, self.steps_taken)
+        self._resuming.before_first(self.steps_taken)
+
+        def drawn(step: int) -> Any:
+            self._resuming.note_started(step)  # before anyone knows who is in it
+            return self._owners.rows_of(next(sampler), self._coins)
+
         for step in range(self.steps_taken, self.plan.steps):
-            self._resuming.note_started(step)
             self._steps_taken = step + 1
-            copies = self._augmentation.copies
-            for part in parts_of(
-                next(sampler), step, self._owners, self._coins, copies, self._most_rows
-            ):
+            rows, weights = self._ranks.leading(lambda step=step: drawn(step))
+            for part in share_in_parts(
+                rows, weights, step=step, copies=self._augmentation.copies,
+                most_rows=self._most_rows, rank=self._ranks.rank, count=self._ranks.count,
+            ):  # fmt: skip
                 waiting.append(part)
                 yield part.rows
+
+    def _telling(self) -> contextlib.AbstractContextManager[None]:
+        """In a rehearsal of replicas, what goes wrong on one rank is told to the others."""
+        if not self.rehearsing or self._shards is not None:
+            return contextlib.nullcontext()
+        return agreement.telling(self._ranks)
 
     def _hand_out(self, batch: Any) -> Iterator[Any]:
         self._is_out = True
@@ -365,16 +424,18 @@ class DPSGD(ChargedOnce):
         Clips each unit's gradient and adds it to the lot's sum. When the lot is complete, adds the
         noise and steps the optimizer.
         """
-        expected = self._take_back()
-        check_losses(losses, expected.rows)
         if self._rehearsal is not None:
-            self._rehearsal.hand_in(losses)
+            with self._telling():
+                check_losses(losses, self._take_back().rows)
+                self._rehearsal.hand_in(losses)
             self._is_out = False
             return
+        expected = self._take_back()
+        check_losses(losses, expected.rows)
         part = self._part
         assert part is not None
         with as_training_error():
-            self._step.add(self._recorder.tape, losses, part.weights)
+            self._step.add(self._recorder.tape, losses, part.weights, part.present)
         self._complete(part)
 
     def fit(
@@ -389,8 +450,13 @@ class DPSGD(ChargedOnce):
             after: called after each step with the number of steps taken, to test or to save.
         """
         self._after = after
+        if compile and self._shards is not None:
+            raise TrainingError(
+                "a model that is sharded by fully_shard cannot be compiled into one step: train it "
+                "with compile=False, or replicate it"
+            )
         if compile:
-            room = room_for(self.plan.lots, self._copies, self._most_rows)
+            room = room_for(self.plan.lots, self._copies, self._most_rows, self._ranks.count)
             self._step.compile(self.model, loss, self._recorder.tape, room)
         try:
             for batch in self:
@@ -403,7 +469,7 @@ class DPSGD(ChargedOnce):
         values = tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
         if self._step.compiled and not self.rehearsing:
             return self._compiled_backward(values)
-        with noted(self.rehearsing):
+        with noted(self.rehearsing), self._telling():
             losses = loss(self.model, *values)
         return self.backward(losses)
 
@@ -438,9 +504,12 @@ class DPSGD(ChargedOnce):
             raise ValueError("no average is kept: make the trainer with ema_decay, such as 0.999")
         self._watch.check()
         try:
+            self._in_parts()
             with self._average.applied():
                 yield self.model
+                self._in_parts()
         finally:  # buffers and modes must be as they were
+            self._in_parts()
             self._watch.accept_weights()
 
     def save(self) -> None:
@@ -452,6 +521,11 @@ class DPSGD(ChargedOnce):
             raise TrainingError("save() comes after a step, inside the loop, between two lots")
         self._resuming.save(self.steps_taken)
 
+    def _in_parts(self) -> None:
+        """Before weights change: whole copies of sharded ones would be out of date."""
+        if self._shards is not None:
+            self._shards.reshard()
+
     def resume(self) -> DPSGD:
         """Goes on from the newest checkpoint, with fresh coins.
 
@@ -460,6 +534,7 @@ class DPSGD(ChargedOnce):
         """
         if self._looping or self.steps_taken:
             raise TrainingError("resume() comes before the loop, on a trainer that took no step")
+        self._in_parts()
         self._steps_taken = self._resuming.resume(self._charge)
         self._watch.accept()
         return self

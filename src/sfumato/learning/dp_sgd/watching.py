@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from sfumato.learning.dp_sgd.distributed.shards import local
 from sfumato.learning.dp_sgd.errors import TrainingError
 
 __all__ = ["Watch"]
@@ -28,8 +29,10 @@ class Watch:
     was read from private data without noise.
     """
 
-    def __init__(self, model: nn.Module, parameters: Mapping[str, Tensor]) -> None:
-        self._model, self._parameters = model, dict(parameters)
+    def __init__(
+        self, model: nn.Module, parameters: Mapping[str, Tensor], shards: Any = None
+    ) -> None:
+        self._model, self._parameters, self._shards = model, dict(parameters), shards
         self.accept()
 
     def accept(self) -> None:
@@ -50,7 +53,7 @@ class Watch:
     def accept_kept(self) -> None:
         """Takes what buffers and attributes hold now, to put it back if a run changes them."""
         # Tensors are held: a new one cannot come to lie where an old one was.
-        self._held = dict(_kept(self._model))
+        self._held = dict(_kept(self._model, self._shards))
         self._states = {name: _state(t) for name, t in self._held.items()}
         self._copies = {name: b.detach().clone() for name, b in self._model.named_buffers()}
 
@@ -90,14 +93,15 @@ class Watch:
     def _check_trainable(self) -> None:
         own = {id(p) for p in self._parameters.values()}
         for name, p in self._model.named_parameters():
-            if p.requires_grad and id(p) not in own:
+            twin = self._shards is not None and self._shards.is_twin(p)
+            if p.requires_grad and id(p) not in own and not twin:
                 raise TrainingError(
                     f"{name!r} became trainable during the run: unfreeze or add parameters before "
                     "making the trainer"
                 )
 
     def _check_kept(self) -> None:
-        for name, tensor in _kept(self._model):
+        for name, tensor in _kept(self._model, self._shards):
             if _state(tensor) != self._states.get(name):
                 self._put_back()
                 raise TrainingError(
@@ -113,6 +117,7 @@ class Watch:
 
 
 def _state(tensor: Tensor) -> tuple[int, int]:
+    tensor = local(tensor)
     return tensor._version, tensor.data_ptr()
 
 
@@ -120,10 +125,11 @@ def _modes(model: nn.Module) -> tuple[bool, ...]:
     return tuple(module.training for module in model.modules())
 
 
-def _kept(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+def _kept(model: nn.Module, shards: Any = None) -> Iterator[tuple[str, Tensor]]:
     """Buffers, frozen parameters, and tensors in plain attributes, also in lists and the like."""
     yield from model.named_buffers()
-    yield from ((name, p) for name, p in model.named_parameters() if not p.requires_grad)
+    named = model.named_parameters() if shards is None else shards.parameters.items()
+    yield from ((name, p) for name, p in named if not p.requires_grad)
     for prefix, module in model.named_modules():
         for name, value in vars(module).items():
             if name not in _MODULES_OWN:

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sfumato.core import validation
+from sfumato.learning.dp_sgd.distributed.ranks import Ranks
 from sfumato.learning.ensembles.batches import derived_seed, epoch_rows, steps_per_epoch
 from sfumato.learning.ensembles.engines import make_engine
 from sfumato.learning.ensembles.ensemble import Ensemble
 from sfumato.learning.ensembles.optimizers import make_optimizer
 from sfumato.learning.ensembles.schedule import Schedule
+from sfumato.learning.ensembles.spreading import claim_together, group_size, train_spread
 from sfumato.learning.ensembles.stacking import Weights, fresh_weights, untrained
 from sfumato.learning.ensembles.store import Store
 from sfumato.learning.ensembles.subsets import padded_rows
@@ -44,6 +46,7 @@ def train_ensemble(
     seed: int = 0,
     folder: str | Path | None = None,
     progress: Told | None = None,
+    ranks: Ranks | None = None,
 ) -> Ensemble:
     """Trains as many models as ``subsets`` has rows, each on its own part of the data.
 
@@ -62,7 +65,9 @@ def train_ensemble(
         seed: of initial weights, orders and augmentation; nothing here is private noise.
         folder: keeps finished models, and epochs as often as that takes little time. A run that was
             cut off goes on from there when it is called again with the same arguments.
-        progress: told of every finished epoch.
+        progress: told of every finished epoch, on several ranks of this one's.
+        ranks: share the models out among the ranks of ``torch.distributed`` (``find_ranks()``),
+            which must all see ``folder``; every rank returns all models.
 
     Raises:
         ValueError: for shapes that do not fit, models with buffers, or a folder that holds another
@@ -74,16 +79,19 @@ def train_ensemble(
     if not len(rows) == len(wanted) == chosen.shape[-1]:
         sizes = len(rows), len(wanted), chosen.shape
         validation.fail("subsets", "a column for each of the inputs and labels", sizes)
-    size = len(chosen) if together is None else validation.count("together", together)
+    size = validation.count("together", group_size(len(chosen), together, ranks))
     store = Store(None if folder is None else Path(folder))
-    store.claim(schedule, chosen, seed, size)
+    claim_together(store, lambda: store.claim(schedule, chosen, seed, size), ranks)
     data = _Data(rows.to(device), wanted.to(device), prepare, augment)
     groups = [chosen[start : start + size] for start in range(0, len(chosen), size)]
-    epochs, trained = schedule.epochs * len(groups), list[Weights]()
-    for number, group in enumerate(groups):
+    epochs = schedule.epochs * len(groups)
+
+    def train(number: int, group: NDArray[np.bool_]) -> Weights:
         told = _shifted(progress, number * schedule.epochs, epochs)
         run = _Group(make, group, schedule, data, half, engine, derived_seed(seed, number))
-        trained.append(run.train(store, number, told))
+        return run.train(store, number, told)
+
+    trained = train_spread(groups, train, store, ranks, device)
     weights = {name: torch.cat([part[name] for part in trained]) for name in trained[0]}
     return Ensemble(make, weights, chosen, prepare)
 

@@ -139,7 +139,7 @@ class CompiledSum:
                 losses, norms, *sums = step.call(*inputs)
         found = dict(zip(step.names, sums, strict=True))
         whole = part.last and self._total.facts.units == 0  # its sums need no other place
-        self._total.merge(found, norms[: part.units], losses[: len(part.rows)], whole)
+        self._total.merge(found, norms[: part.present], losses[: len(part.rows)], whole)
 
     def check(self, imitate: Callable[[int], Any], copies: int, loss_scale: float) -> None:
         """Traces a batch of made-up rows: before anything is spent.

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -36,6 +36,7 @@ from sfumato.learning.dp_sgd.gradients.precision import full_precision
 from sfumato.learning.dp_sgd.gradients.rules import RULES
 from sfumato.learning.dp_sgd.gradients.settling import settle
 from sfumato.learning.dp_sgd.gradients.uses import NotCovered, Site, Use, function_name
+from sfumato.learning.functions import standardised_conv2d
 
 __all__ = ["Gradients", "Sites", "Tape"]
 
@@ -118,6 +119,9 @@ class Tape(TorchFunctionMode):
     Args:
         parameters: the trainable ones.
         sites: what is known of each place; filled in while ``learning``.
+
+    Attributes:
+        leaves: what stands for each parameter in the autograd graph: itself, or a stand-in.
     """
 
     def __init__(self, parameters: Mapping[str, Tensor], sites: Sites | None = None) -> None:
@@ -126,6 +130,8 @@ class Tape(TorchFunctionMode):
         self.sites: Sites = {} if sites is None else sites
         self.scratch = Scratch()
         self.on_call: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None = None
+        self.on_needed: Callable[[str], None] | None = None
+        self.leaves = dict(parameters)
         self._inputs_by_structure: dict[Hashable, list[int]] = {}
         self._rows = self._units = 0
         self._learning = False
@@ -143,6 +149,18 @@ class Tape(TorchFunctionMode):
         self._derived: list[_Derived] = []
         self._counts: Counter[str] = Counter()
         self._deferred: Exception | None = None
+
+    def stand_in(self, name: str, tensor: Tensor) -> None:
+        """From now on ``tensor`` is used in place of a parameter that is held in parts."""
+        self.leaves[name] = tensor
+        self._tracked[id(tensor)] = (name, tensor)
+        self._names[id(tensor)] = name
+
+    def _need(self, tensors: Iterable[Tensor]) -> None:
+        """Says that these parameters' values will be read after the backward pass."""
+        if self.on_needed is not None:
+            for tensor in tensors:
+                self.on_needed(self._names[id(tensor)].split(" (")[0])
 
     @contextlib.contextmanager
     def recording(self, rows: int, units: int, learning: bool = False) -> Generator[None]:
@@ -274,6 +292,7 @@ class Tape(TorchFunctionMode):
 
     def _derive(self, call: _Function, outputs: list[Tensor], tracked: list[Tensor]) -> None:
         parents = tuple({id(t): t for t in tracked}.values())
+        self._need(parents)
         self._counts.update(self._names[id(p)] for p in parents)
         root = self._names[id(parents[0])].split(" (")[0]
         base = f"{root} ({function_name(call[0])} {len(self._derived)}"
@@ -285,6 +304,8 @@ class Tape(TorchFunctionMode):
 
     def _await(self, call: _Function, output: Tensor, key: _Key, site: Site) -> None:
         func, args, kwargs = call
+        if func is standardised_conv2d:
+            self._need(self._tracked_among(args, kwargs))
         use = Use(site, self._units, self._names, self.scratch, self._made_finite(call, output))
         refusal: NotCovered | None = None
         if func in RULES:

@@ -43,10 +43,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sfumato.core import validation
+from sfumato.learning.dp_sgd.distributed.ranks import Ranks
 from sfumato.learning.ensembles import Ensemble, load_ensemble
 from sfumato.learning.ensembles.batches import derived_seed
 from sfumato.learning.ensembles.engines import make_engine
 from sfumato.learning.ensembles.optimizers import make_optimizer
+from sfumato.learning.ensembles.spreading import claim_together, group_size, train_spread
 from sfumato.learning.ensembles.stacking import Weights, fresh_weights, untrained
 from sfumato.learning.ensembles.store import Store
 from sfumato.learning.pate.teachers.assigning import Parts
@@ -86,6 +88,7 @@ def train_teachers(
     seed: int = 0,
     folder: str | Path | None = None,
     progress: Told | None = None,
+    ranks: Ranks | None = None,
 ) -> Ensemble:
     """Trains a teacher for each part; see the module for what is guaranteed.
 
@@ -105,7 +108,9 @@ def train_teachers(
         folder: keeps finished groups of teachers, and every hundredth step if writing it takes
             little of the time, in files for the owner alone. A run that was cut off goes on from
             there when it is called again with the same arguments.
-        progress: told of every hundredth step.
+        progress: told of every hundredth step, on several ranks of this one's.
+        ranks: share the teachers out among the ranks of ``torch.distributed`` (``find_ranks()``),
+            which must all see ``folder``; every rank returns all teachers.
 
     Returns:
         The teachers, in the order of their numbers, without a table of who learnt from which row
@@ -122,20 +127,25 @@ def train_teachers(
         sizes = len(rows), len(known), len(parts.teacher_of)
         validation.fail("parts", "of as many rows as there are inputs and labels", sizes)
     wanted = recipe.together if together is None else together
-    size = len(parts) if wanted is None else validation.count("together", wanted)
+    size = validation.count("together", group_size(len(parts), wanted, ranks))
     _refuse_dropout(recipe)
     store = Store(None if folder is None else Path(folder))
-    if folder is not None:
-        store.claim_as(_identity(recipe, rows, known, parts, seed, size))
+    claim_together(
+        store,
+        lambda: folder and store.claim_as(_identity(recipe, rows, known, parts, seed, size)),
+        ranks,
+    )
     job = _Job(recipe, rows, known, parts, torch.device(device), half, engine, seed)
     groups = [
         range(start, min(start + size, len(parts))) for start in range(0, len(parts), size)
     ]  # fmt: skip
     each = recipe.schedule.steps
-    trained: list[Weights] = []
-    for number, group in enumerate(groups):
+
+    def train(number: int, group: range) -> Weights:
         told = _shifted(progress, number * each, len(groups) * each)
-        trained.append(job.train(group, store, number, told))
+        return job.train(group, store, number, told)
+
+    trained = train_spread(groups, train, store, ranks, job.device)
     weights = {name: torch.cat([some[name] for some in trained]) for name in trained[0]}
     return Ensemble(recipe.make, weights, _nobodys(len(parts)), job.features)
 
