@@ -18,7 +18,8 @@ What is promised needs all of this:
 
 - every run has the RDP of ``event``, whatever hyper-parameters it drew, its score included: scores
   on public rows are free, scores on private rows are releases that belong to the event;
-- runs are independent: no run looks at another's score;
+- runs are independent, and of one law: no run looks at another's score, and none is made in another
+  way than the others (such as one with fewer steps because it was cut off), though it cost less;
 - the score is a total order of outcomes (ties are broken by a rule that does not look at data);
 - K is a secret, and how long it takes tells it: see docs/threat-model.md on timing.
 

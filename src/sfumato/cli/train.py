@@ -31,6 +31,7 @@ from sfumato.cli.train_pate import pate, resume_pate
 from sfumato.cli.train_plain import plain
 from sfumato.cli.train_telling import Launch, print_facts, print_finished
 from sfumato.cli.train_votes import votes
+from sfumato.cli.tune import resume_tune
 
 if TYPE_CHECKING:
     from sfumato.learning.recipes import Recipe, Trained
@@ -48,7 +49,7 @@ app.command()(adaptive_laplace)
 app.command()(autoencoder)
 
 _RUN = "Run"
-_SHORT = ("erm", "functional", "adaptive_laplace", "autoencoder", "tune")  # begin anew
+_SHORT = ("erm", "functional", "adaptive_laplace", "autoencoder")  # begin anew
 
 
 @app.command("dp-sgd")
@@ -234,6 +235,9 @@ def resume(
                 "gone on with: train again, into another folder. What a ledger was charged for it "
                 "stays charged"
             )
+    if "tune" in request:
+        resume_tune(folder, ledger, device, as_json)
+        return
     if "source" not in request:
         raise ValueError(
             f"the run in {folder} was begun in Python: go on there, by train(..., resume=True)"

@@ -1,4 +1,4 @@
-"""``sfumato tune``: hyper-parameters chosen on the private data, and paid for."""
+"""``sfumato tune``: hyper-parameters chosen on the private data and paid for, or on public data."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ from sfumato.cli.train_options import (
     device_called,
     loaded_data,
     make_recipe,
+    without_password,
 )
 from sfumato.cli.train_telling import print_facts, print_finished
+from sfumato.cli.tune_public import OnPublic, choose_and_train
 
 if TYPE_CHECKING:
     from sfumato.data import Dataset, Declaration
     from sfumato.learning.recipes.recipe import Recipe
     from sfumato.learning.recipes.tuning import Search, SearchPlan, Tuned
 
-__all__ = ["tune"]
+__all__ = ["resume_tune", "tune"]
 
-_PRIVACY, _SEARCH = "Privacy", "Search"
+_PRIVACY, _SEARCH, _RUN = "Privacy", "Search", "Run"
 _KINDS: dict[str, Callable[[str], Any]] = {
     "learning_rate": float, "last_learning_rate": float, "lot_size": int, "clip": float,
     "epochs": float, "steps": int, "momentum": float, "weight_decay": float, "ema_decay": float,
@@ -46,17 +48,26 @@ _OTHERS = (
 
 
 def tune(
-    data: Source.Data,
-    epsilon: Annotated[float, typer.Option(help="Of the whole search.", rich_help_panel=_PRIVACY)],
+    data: Annotated[
+        str | None,
+        typer.Option(help="As of sfumato train dp-sgd.", rich_help_panel="Data and model"),
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Of the whole search.", rich_help_panel=_PRIVACY)
+    ] = None,
     vary: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             help=f"OPTION=VALUE,VALUE,...; may be repeated. Of "
             f"{', '.join(name.replace('_', '-') for name in _KINDS)}.",
             rich_help_panel=_SEARCH,
         ),
-    ],
+    ] = None,
     out: Watched.Out = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(help="Go on with the search in this folder.", rich_help_panel=_RUN),
+    ] = None,
     trials: Annotated[float, typer.Option(help="Runs on average.", rich_help_panel=_SEARCH)] = 10.0,
     shape: Annotated[
         float,
@@ -64,6 +75,24 @@ def tune(
             help="Of their law: 1 geometric; 0 cheaper, less regular.", rich_help_panel=_SEARCH
         ),
     ] = 1.0,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            help="Choose on this data set instead, which you declare public: free. Every candidate "
+            "is tried there; the best is trained on --data, at the whole epsilon.",
+            rich_help_panel=_SEARCH,
+        ),
+    ] = None,
+    on_declared: Annotated[
+        Path | None,
+        typer.Option(help="What is declared about it, if it is yours.", rich_help_panel=_SEARCH),
+    ] = None,
+    on_test: Annotated[
+        str | None, typer.Option(help="Where its test set is.", rich_help_panel=_SEARCH)
+    ] = None,
+    repeats: Annotated[
+        int, typer.Option(help="Runs of each candidate on it.", rich_help_panel=_SEARCH)
+    ] = 1,
     delta: Budget.Delta = None,
     declared: Source.Declared = None,
     test: Source.Test = None,
@@ -80,7 +109,7 @@ def tune(
     ] = "",
     device: Watched.Device = "auto",
     dry_run: Annotated[
-        bool, typer.Option(help="Say what it would cost, and stop.", rich_help_panel="Run")
+        bool, typer.Option(help="Say what it would cost, and stop.", rich_help_panel=_RUN)
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -94,41 +123,95 @@ def tune(
 
     sfumato tune --data mnist --epsilon 2 --vary learning-rate=4,8,16 --vary clip=0.05,0.1
     --trials 5 --out runs/tuned
+
+    sfumato tune --resume runs/tuned
+
+    sfumato tune --data mnist --epsilon 2 --vary learning-rate=4,8,16 --on fashion-mnist
+    --out runs/chosen
     """
     said = dict(locals())
+    if resume is not None:
+        for name in ("data", "epsilon", "vary", "out", "on"):
+            if said[name] is not None:
+                raise ValueError(f"--{name} must be left out with --resume: the folder says it")
+        resume_tune(resume, ledger, device, as_json)
+        return
+    if data is None or epsilon is None or not vary:
+        raise ValueError("--data, --epsilon and --vary must be given, or --resume FOLDER")
     if dataset and ledger is None:
         raise ValueError(f"--dataset {dataset} needs --ledger: nothing would be charged")
     found = declaration_at(declared)
     with working("reading the data"):
         loaded = loaded_data(data, found, test, rows)
-    search = _search(loaded, found, said)
     size = loaded.public_size if records is None else records
     if size is None:
         raise ValueError("records must be declared: --records 5000, or in the declaration")
+    candidates = _candidates(loaded, found, said)
+    source = {
+        "data": data, "declared": None if found is None else found.to_dict(), "test": test,
+        "rows": rows,
+    }  # fmt: skip
+    request = {"source": source, "ledger": without_password(ledger)}
+    if on is not None:
+        public = OnPublic(on, on_declared, on_test, repeats)
+        told = {"ledger": ledger, "dataset": dataset, "device": device, "as_json": as_json}
+        choose_and_train(candidates, public, loaded, size, out, request, dry_run=dry_run, **told)
+        return
+    search = _search(candidates, said)
     if dry_run:
         _tell_plan(search, search.plan(size), as_json)
         return
     if out is None:
         raise ValueError("out must be given: a new folder for the run (--out runs/tuned)")
-    _run(search, loaded, size, out, ledger, dataset, device, as_json)
+    request |= {"settings": {"dataset": dataset}}
+    _run(
+        as_json, search, loaded, out=out, public_size=size, ledger=ledger, dataset=dataset,
+        device=device_called(device), request=request,
+    )  # fmt: skip
 
 
-def _search(loaded: Dataset, found: Declaration | None, said: dict[str, Any]) -> Search:
-    from sfumato.accounting import Trials
-    from sfumato.learning.recipes.tuning import Search
+def resume_tune(folder: Path, ledger: str | None, device: str, as_json: bool) -> None:
+    """Goes on with a search that was cut off."""
+    from sfumato.data import Declaration
+    from sfumato.learning.runs import RunFolder
 
+    request = RunFolder(folder).request()
+    if "tune" not in request:
+        raise ValueError(
+            f"{folder} must hold a search, but holds a run: go on with it by sfumato train resume "
+            f"{folder}"
+        )
+    if "source" not in request:
+        raise ValueError(
+            f"the search in {folder} was begun in Python: go on there, by tune(..., resume=True)"
+        )
+    source = request["source"]
+    known = None if source["declared"] is None else Declaration.from_dict(source["declared"])
+    with working("reading the data"):
+        loaded = loaded_data(source["data"], known, source["test"], source["rows"])
+    _run(
+        as_json, None, loaded, out=folder, resume=True, ledger=ledger or request["ledger"],
+        device=device_called(device), **request["settings"],
+    )  # fmt: skip
+
+
+def _candidates(
+    loaded: Dataset, found: Declaration | None, said: dict[str, Any]
+) -> tuple[Recipe, ...]:
+    """One for each combination of values, each with the epsilon of all."""
     varied = _varied(said["vary"])
     known: dict[str, Any] = said | dict.fromkeys([*_KINDS, *_OTHERS])
     chosen = [dict(zip(varied, each, strict=True)) for each in itertools.product(*varied.values())]
-    candidates = [
-        _open(make_recipe(loaded, found, said["records"], known | each)) for each in chosen
-    ]
+    return tuple(make_recipe(loaded, found, said["records"], known | each) for each in chosen)
+
+
+def _search(candidates: tuple[Recipe, ...], said: dict[str, Any]) -> Search:
+    from sfumato.accounting import Trials
+    from sfumato.learning.recipes.tuning import Search
+
     delta = candidates[0].delta if said["delta"] is None else said["delta"]
-    return Search(tuple(candidates), Trials(said["trials"], said["shape"]), said["epsilon"], delta)
-
-
-def _open(recipe: Recipe) -> Recipe:
-    return replace(recipe, epsilon=None, noise_multiplier=None)
+    opened = tuple(replace(each, epsilon=None, noise_multiplier=None) for each in candidates)
+    return Search(opened, Trials(said["trials"], said["shape"]), said["epsilon"], delta)
 
 
 def _varied(texts: Sequence[str]) -> dict[str, list[Any]]:
@@ -149,16 +232,7 @@ def _varied(texts: Sequence[str]) -> dict[str, list[Any]]:
     return found
 
 
-def _run(
-    search: Search,
-    loaded: Dataset,
-    size: int,
-    out: Path,
-    ledger: str | None,
-    dataset: str,
-    device: str,
-    as_json: bool,
-) -> None:
+def _run(as_json: bool, search: Search | None, loaded: Dataset, **settings: Any) -> None:
     from sfumato.learning.recipes.tuning import tune as tuned_on
 
     begun, screen = time.monotonic(), console(stderr=True)
@@ -168,10 +242,7 @@ def _run(
             screen.print(f"run {number + 1}: {accuracy:.2%} (for your eyes only)", markup=False)
 
     with working("searching"):
-        tuned = tuned_on(
-            search, loaded, out=out, public_size=size, ledger=ledger, dataset=dataset,
-            device=device_called(device), watch=told,
-        )  # fmt: skip
+        tuned = tuned_on(search, loaded, watch=told, **settings)
     _tell(tuned, time.monotonic() - begun, as_json)
 
 

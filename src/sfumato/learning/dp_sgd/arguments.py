@@ -74,6 +74,12 @@ def _lots(lots: Lots | None, public_size: int | None, lot_size: float | None) ->
     if lots is not None:
         if public_size is not None or lot_size is not None:
             raise ValueError("lots state size and population: leave out lot_size and public_size")
+        if not isinstance(lots, Lots):
+            raise ValueError(
+                f"lots must be Lots, which say what they cost (PoissonLots, FixedSizeLots, "
+                f"ShuffledLots, or a class of your own), got {type(lots).__name__}: to favour some "
+                "rows, weigh their losses"
+            )
         return lots
     if public_size is None or lot_size is None:
         raise ValueError(

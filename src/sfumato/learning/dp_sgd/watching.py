@@ -64,7 +64,9 @@ class Watch:
                 self.clear_gradients()
                 raise TrainingError(
                     f"{name!r} has a gradient that the trainer did not form: call "
-                    "trainer.backward(losses) instead of loss.backward(); nothing was applied"
+                    "trainer.backward(losses) instead of loss.backward(); nothing was applied. (To "
+                    "train another network through this one, as a GAN's generator: "
+                    "loss.backward(inputs=list(other.parameters())))"
                 )
             if not p.requires_grad:
                 raise TrainingError(

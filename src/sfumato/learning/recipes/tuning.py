@@ -14,152 +14,55 @@ Formal guarantees
   the dearest candidate's RDP counts. The one that is drawn is public, and drawn in the same way
   whatever the data are, so the divergence of a run is at most that of the dearest.
 - All candidates have one noise multiplier, the least by which the whole meets ``epsilon``.
-- A ledger is charged for all of it before a row is read. A search that is cut off begins anew, and
-  is charged anew.
+- A ledger is charged for all of it before a row is read, once, however often it is cut off.
+
+After a crash (``resume=True``) the draws are the first ones
+(:mod:`~sfumato.learning.recipes.search_journal`), runs that came to their end stay as they are, and
+*the run that was cut off is begun anew*, with fresh coins. It is not gone on with: a run with lost
+steps costs no more than a whole one, but it is another run, and the theorem is for runs of one law.
+(With geometric K and runs that are pure epsilon-DP, the best of runs of one law is 3 epsilon-DP;
+if one of them has another law it may take 4: a test has the example.) What was thrown away was
+never released, as the runs that lose never are; so if *when* a process dies does not depend on the
+rows, what is released has exactly the law of a search that was never cut off. Whoever stops a
+search because of what he saw in ``curator/``, and a row that brings a process down, are not
+covered: the first makes a choice that nobody paid for, the second is a side channel as timing is
+(docs/threat-model.md).
 
 Time tells how many runs there were: do not let an observer measure it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import secrets
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-import numpy as np
 from torch import nn
 
-from sfumato.accounting import Trials, account, calibrate, selected_curve
-from sfumato.accounting.dpa import DEFAULT_ORDERS
-from sfumato.accounting.rdp import rdp_vector
-from sfumato.core import validation
-from sfumato.core.events import Event, RdpCurveEvent
-from sfumato.core.guarantee import Guarantee
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.records import Record
 from sfumato.data import Dataset
+from sfumato.learning.dp_sgd.arguments import open_ledger
+from sfumato.learning.recipes.loading import load_run
 from sfumato.learning.recipes.observing import Observer, Shown
 from sfumato.learning.recipes.preparing import check_sizes, refuse_first_rows
 from sfumato.learning.recipes.recipe import Recipe
-from sfumato.learning.recipes.training import Trained, check_recipe, train
+from sfumato.learning.recipes.search import Search, SearchPlan
+from sfumato.learning.recipes.search_journal import SearchCharge, SearchJournal
+from sfumato.learning.recipes.training import check_recipe, train
 from sfumato.learning.runs.folder import RunFolder
 from sfumato.ledger import Ledger
-from sfumato.mechanisms.sampling import uniform_integers
+from sfumato.ledger.errors import LedgerError
 
 __all__ = ["Search", "SearchPlan", "Tuned", "tune"]
 
-_KEPT = "search.json"
+_KEPT, _JOURNAL = "search.json", "search.jsonl"
+_ASKED = "tune"
 
-
-@final
-@dataclass(frozen=True)
-class SearchPlan:
-    """What a search costs, before a row is read.
-
-    Attributes:
-        noise_multiplier: of every candidate.
-        event: everything that is released.
-        guarantee: what that amounts to.
-    """
-
-    noise_multiplier: float
-    event: RdpCurveEvent
-    guarantee: Guarantee
-
-
-@final
-@dataclass(frozen=True)
-class Search:
-    """Candidates, and the law of the number of runs.
-
-    Attributes:
-        candidates: recipes that say how long to train (``epochs`` or ``steps``), and neither
-            epsilon nor noise, which follow; all for one relation and one unit.
-        trials: how many runs; at least one.
-        epsilon: of the whole search.
-        delta: likewise.
-    """
-
-    candidates: tuple[Recipe, ...]
-    trials: Trials
-    epsilon: float
-    delta: float = 1e-5
-
-    def __post_init__(self) -> None:
-        validation.positive("epsilon", self.epsilon)
-        validation.open_probability("delta", self.delta)
-        if not self.candidates:
-            validation.fail("candidates", "at least one recipe", self.candidates)
-        if self.trials.poisson:
-            validation.fail("trials", "a law of at least one run, not a Poisson one", self.trials)
-        for recipe in self.candidates:
-            if recipe.epsilon is not None or recipe.noise_multiplier is not None:
-                raise ValueError(
-                    "candidates must leave epsilon and noise_multiplier open: the search finds the "
-                    "noise by which all of it costs epsilon"
-                )
-            if recipe.canaries is not None:
-                raise ValueError("candidates must have no canaries: audit the recipe that won")
-        if len({(r.neighbours, r.unit, r.rows_per_owner) for r in self.candidates}) > 1:
-            raise ValueError("candidates must all be for one relation, one unit and one bound")
-
-    def plan(self, public_size: int) -> SearchPlan:
-        """The noise, and the guarantee, for so many units, as declared."""
-        noise = calibrate(
-            lambda multiplier: self.event(public_size, multiplier),
-            epsilon=self.epsilon,
-            delta=self.delta,
-        )
-        event = self.event(public_size, noise)
-        return SearchPlan(noise, event, account(event, self.delta))
-
-    def event(self, public_size: int, noise_multiplier: float) -> RdpCurveEvent:
-        """Everything that a search with so much noise releases."""
-        first = self.candidates[0]
-        events: list[Event] = []
-        for recipe in self.candidates:
-            found = self.priced(recipe, noise_multiplier).event(public_size)
-            if found not in events:  # most searches vary what costs nothing
-                events.append(found)
-        curves = [rdp_vector(event, first.neighbours) for event in events]
-        if any(curve.slack > 0 for curve in curves):
-            raise ValueError("candidates must have an RDP: leave out max_lot, which costs delta")
-        worst = np.max([curve.values for curve in curves], axis=0)
-        usable = np.isfinite(worst)
-        orders = np.asarray(DEFAULT_ORDERS)[usable]
-        one = RdpCurveEvent(
-            tuple(orders.tolist()), tuple(worst[usable].tolist()), False, first.neighbours,
-            first.unit,
-        )  # fmt: skip
-        return selected_curve(one, self.trials)
-
-    def priced(self, recipe: Recipe, noise_multiplier: float) -> Recipe:
-        """A candidate with the noise of the search."""
-        return replace(recipe, noise_multiplier=noise_multiplier, delta=self.delta)
-
-    def drawn(self, noise_multiplier: float, coins: Coins) -> Recipe:
-        """One of the candidates, by a fair draw."""
-        place = int(uniform_integers(len(self.candidates), 1, coins)[0])
-        return self.priced(self.candidates[place], noise_multiplier)
-
-    @property
-    def said(self) -> str:
-        """For a record: where the hyper-parameters come from."""
-        return (
-            f"chosen on this data and paid for: the best, on public test rows, of a random number "
-            f"of runs (mean {self.trials.mean:g}, shape {self.trials.shape:g}) among "
-            f"{len(self.candidates)} candidates"
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
-        return {
-            "candidates": [recipe.to_dict() for recipe in self.candidates],
-            "trials": {"mean": self.trials.mean, "shape": self.trials.shape},
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-        }
+_Watch = Callable[[int, Recipe, float], None]
 
 
 @final
@@ -168,7 +71,7 @@ class Tuned:
     """The best run of a search.
 
     Attributes:
-        model: as of :class:`~sfumato.learning.recipes.training.Trained`.
+        model: as of :class:`~sfumato.learning.recipes.training.Trained`, on the CPU.
         record: public: the winner's recipe, the cost of the whole search.
         recipe: the winner's.
         accuracy: on the public test rows by which it was chosen, the best of several: optimistic.
@@ -185,25 +88,28 @@ class Tuned:
 
 
 def tune(
-    search: Search,
+    search: Search | None,
     data: Dataset,
     *,
     out: str | Path,
+    resume: bool = False,
     public_size: int | None = None,
     ledger: Ledger | str | Path | None = None,
     dataset: str = "",
     analyst: str = "",
     device: str = "cpu",
     observer: Observer | None = None,
-    watch: Callable[[int, Recipe, float], None] | None = None,
+    watch: _Watch | None = None,
+    request: Mapping[str, Any] | None = None,
     coins: Coins = SYSTEM,
 ) -> Tuned:
     """Trains the best of a random number of candidates.
 
     Args:
-        search: which.
+        search: which; None takes that of the search that is gone on with.
         data: on what; its test rows must be public.
         out: the run's folder, new or empty.
+        resume: go on with the search in ``out``.
         public_size: the declared number of units; by default the data set's.
         ledger: charge this one before any row is read.
         dataset: whose budget.
@@ -211,6 +117,7 @@ def tune(
         device: such as "cuda".
         observer: who is told of each run.
         watch: is told the number, the recipe and the score of each; for the curator.
+        request: what was asked for, kept in the curator's folder for whoever goes on.
         coins: of the draws; seeded in tests only.
 
     Raises:
@@ -221,37 +128,52 @@ def tune(
             "data must have public test rows to choose by: a score on private rows is a release of "
             "its own. Declare public_test, or choose on other data (tuned_on says which)"
         )
+    folder = RunFolder(out)
+    asked: dict[str, Any] = {}
+    if resume:
+        asked = _asked(folder, search, ledger, dataset)
+        search, public_size = Search.from_dict(asked[_ASKED]), asked["public_size"]
+    if search is None:
+        raise ValueError("search must be given: candidates, the law of their number, and epsilon")
     size = max(check_sizes(recipe, data, public_size) for recipe in search.candidates)
     plan = search.plan(size)
     for recipe in search.candidates:
         check_recipe(search.priced(recipe, plan.noise_multiplier), data, size, device)
-    folder = RunFolder(out)
-    folder.begin({"tune": search.to_dict()})
-    try:
-        _charge(search, data, plan, ledger, dataset, analyst, folder)
-    except BaseException:
-        folder.abandon()
-        raise
-    return _Searching(search, plan, data, folder, size, device, observer, coins).run(watch)
+        if ledger is not None:
+            refuse_first_rows(recipe, data)
+    if not resume:
+        asked = {
+            _ASKED: search.to_dict(), "key": secrets.token_hex(16), "public_size": size,
+            "dataset": dataset,
+        }  # fmt: skip
+        folder.begin(asked | dict(request or {}))
+    charge = SearchCharge(open_ledger(ledger), dataset, analyst, asked["key"])
+    return _Searching(search, plan, data, folder, size, device, observer, coins).run(
+        charge, watch, new=not resume
+    )
 
 
-def _charge(
-    search: Search,
-    data: Dataset,
-    plan: SearchPlan,
-    ledger: Ledger | str | Path | None,
-    dataset: str,
-    analyst: str,
-    folder: RunFolder,
-) -> None:
-    if ledger is None:
-        return
-    for recipe in search.candidates:
-        refuse_first_rows(recipe, data)
-    book = ledger if isinstance(ledger, Ledger) else Ledger(ledger, create=False)
-    label = f"tuning, {folder.path.name}"
-    with book.spend(dataset, plan.event, analyst=analyst, label=label) as spending:
-        spending.commit({"search": search.said})  # from here on rows may be read
+def _asked(
+    folder: RunFolder, search: Search | None, ledger: object, dataset: str
+) -> dict[str, Any]:
+    """What the search in a folder was asked for, if this is a way to go on with it."""
+    asked = folder.request()
+    if folder.finished:
+        raise ValueError(f"the search in {folder.path} came to its end: there is nothing to resume")
+    if _ASKED not in asked:
+        raise ValueError(f"{folder.path} must hold a search, but holds a run of another kind")
+    if search is not None and search.to_dict() != asked[_ASKED]:
+        raise ValueError(
+            f"search must be the one in {folder.path}, got another: leave it out (None) to go on, "
+            "or give another folder to begin"
+        )
+    if asked["dataset"] != dataset or (ledger is None) != (not dataset):
+        to = repr(asked["dataset"]) if asked["dataset"] else "no ledger"
+        raise LedgerError(
+            f"the search in {folder.path} was charged to {to}: go on with ledger and dataset as "
+            "they were"
+        )
+    return asked
 
 
 @final
@@ -272,42 +194,66 @@ class _Searching:
         self.search, self.plan, self.data, self.folder = search, plan, data, folder
         self.public_size, self.device, self.coins = public_size, device, coins
         self.observer = Shown(False) if observer is None else observer
+        self.journal = SearchJournal(folder.curator / _JOURNAL, coins)
 
-    def run(self, watch: Callable[[int, Recipe, float], None] | None) -> Tuned:
-        count = self.search.trials.draw(self.coins)
-        noise = self.plan.noise_multiplier
-        chosen = [self.search.drawn(noise, self.coins) for _ in range(count)]
-        best: Trained | None = None
+    def run(self, charge: SearchCharge, watch: _Watch | None, *, new: bool) -> Tuned:
+        """The charge, every run, and the release of the best."""
+        try:
+            ended = self._charge(charge, abandon=new)
+            scores = self._scores(watch, may_train=not ended)
+            self.folder.write_curator(_KEPT, {"accuracies": scores})
+            charge.finish({"search": self.search.said})  # of copies of a search, one comes past
+            return self._release(scores)
+        finally:
+            self.journal.close()
+
+    def _charge(self, charge: SearchCharge, abandon: bool) -> bool:
+        said, label = {"search": self.search.said}, f"tuning, {self.folder.path.name}"
+        try:
+            return charge.make(self.plan.event, self.journal, said, label)
+        except Exception:  # of the ledger: nothing was read, and where it refused nothing spent
+            if abandon:
+                self.journal.close()
+                self.folder.abandon()
+            raise
+
+    def _scores(self, watch: _Watch | None, may_train: bool) -> list[float]:
+        """Of each run, those included that ended before a crash."""
         scores: list[float] = []
-        for number, recipe in enumerate(chosen):
-            trained = self._trial(number, recipe)
-            assert trained.accuracy is not None
+        for number, place in enumerate(self.journal.draws(self.search)):
+            held = RunFolder(self._place(number))
+            if not held.finished:
+                if not may_train:
+                    raise LedgerError(
+                        "the charge of this search has ended: its folder is an older copy, and its "
+                        "runs would be made a second time. Begin a new search"
+                    )
+                self._train(number, self.search.candidates[place])
+            facts = held.record()
+            scores.append(float(facts["facts"]["accuracy"]))
             if watch is not None:
-                watch(number, self._recipe_of(trained), trained.accuracy)
-            if best is None or trained.accuracy > max(scores):  # of equals, the first
-                best = trained
-            scores.append(trained.accuracy)
-        assert best is not None
-        self.folder.write_curator(_KEPT, {"accuracies": scores})
-        return self._release(best, count)
+                watch(number, Recipe.from_dict(facts["parameters"]["recipe"]), scores[-1])
+        return scores
 
-    def _trial(self, number: int, recipe: Recipe) -> Trained:
-        return train(
-            recipe, self.data, out=self._place(number), public_size=self.public_size,
-            device=self.device, evaluations=0, observer=self.observer, coins=self.coins,
+    def _train(self, number: int, candidate: Recipe) -> None:
+        place = self._place(number)
+        if place.exists():  # cut off: begun anew, not gone on with, as said above
+            shutil.rmtree(place)
+        train(
+            self.search.priced(candidate, self.plan.noise_multiplier), self.data, out=place,
+            public_size=self.public_size, device=self.device, evaluations=0,
+            observer=self.observer, coins=self.coins,
         )  # fmt: skip
 
     def _place(self, number: int) -> Path:
         return self.folder.curator / "trials" / f"{number:04d}"
 
-    def _recipe_of(self, trained: Trained) -> Recipe:
-        return Recipe.from_dict(trained.record.parameters["recipe"])
-
-    def _release(self, trained: Trained, count: int) -> Tuned:
-        assert trained.folder is not None
-        assert trained.accuracy is not None
-        record = trained.record
+    def _release(self, scores: list[float]) -> Tuned:
+        best = scores.index(max(scores))  # of equals, the first
+        run = load_run(self._place(best), run_code=True)  # made by this search
+        record = run.record
         record.event, record.guarantee = self.plan.event, self.plan.guarantee
+        record.private = record.private and self.journal.private
         whole = {"epsilon": self.plan.guarantee.epsilon}  # not that of one run
         record.facts |= {
             "curve": [point | whole for point in record.facts["curve"]],
@@ -318,7 +264,7 @@ class _Searching:
             "candidates": len(self.search.candidates),
             "trials": self.search.to_dict()["trials"],
         }
-        self.folder.write_model(trained.folder.model())
+        self.folder.write_model(run.folder.model())
         self.folder.write_record(record.to_dict())
-        recipe = self._recipe_of(trained)
-        return Tuned(trained.model, record, recipe, trained.accuracy, self.folder, count)
+        recipe = Recipe.from_dict(record.parameters["recipe"])
+        return Tuned(run.model, record, recipe, scores[best], self.folder, len(scores))
