@@ -123,7 +123,7 @@ def test_json(lots):
     back = Lots.from_dict(json.loads(json.dumps(lots.to_dict())))
     assert back == lots
     assert type(back) is type(lots)
-    with pytest.raises(ValueError, match="kind must be one of cyclic-poisson, fixed-size, poisson"):
+    with pytest.raises(ValueError, match="kind must be one of cyclic-poisson, fixed-size"):
         Lots.from_dict({"kind": "no"})
 
 
