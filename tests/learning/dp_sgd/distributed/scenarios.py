@@ -382,8 +382,20 @@ def refusals(home):
     both = nn.Sequential(nn.Linear(5, 3), Mixing() if rank else nn.Identity())
     refused("one rank mixes", lambda: trainer(both, data).fit(loss))
     refused("one rank's loss", lambda: trainer(mlp(), data).fit(one_loss if rank else loss))
+    refused("drifting", lambda: drifting(home, rank))
     found["initial"] = started(rank)
     return found
+
+
+def drifting(home, rank):
+    """One rank's weights are changed behind the trainer's back."""
+    model, data = case("mlp")
+
+    def after(step):
+        if rank and step == 1:
+            model[0].weight.data.add_(1.0)
+
+    trainer(model, data, checkpoints=home / "drifting", checkpoint_every=2).fit(loss, after=after)
 
 
 class Mixing(nn.Module):

@@ -154,6 +154,7 @@ def test_the_sum_is_divided_by_the_whole_lots_expected_size(two):
         ("hybrid", "hybrid"),
         ("tensor parallel", "tensor parallelism"),
         ("kept to itself", "keep to itself"),
+        ("drifting", "same weights, but rank 1"),
     ],
 )
 def test_wrong_use_is_refused_on_every_rank(two, name, words):
