@@ -13,6 +13,7 @@ from sfumato.core.randomness import SeededCoins
 from sfumato.learning.dp_sgd import (
     DPSGD,
     Adaptive,
+    ChaChaNoise,
     Flat,
     PerLayer,
     PoissonLots,
@@ -133,10 +134,11 @@ def moved(model, kind):
     return distance(weights(model), weights(case(kind)[0]))
 
 
-def apart(kind, sharded=False, run=None, **more):
+def apart(kind, sharded=False, run=None, data=None, **more):
     """How far two ranks' result is from one process's, and how far that has moved."""
     run = run or (lambda t: weights(t.fit(loss).model))
-    model, data = case(kind)
+    model, own = case(kind)
+    data = own if data is None else data
     one = run(trainer(model, data, ranks=Alone(), **more))
     other, _ = case(kind)
     other = shard(other, every=sharded != "whole") if sharded else other
@@ -164,6 +166,28 @@ def equality(home):
         found["small lots", sharded] = apart("mlp", sharded, made=plan(lot=0.7, steps=8))
         found["average", sharded] = apart("mlp", sharded, ema_decay=0.9, run=averaged)
     found["words", "whole"] = apart("words", "whole", optimizer=torch.optim.SGD)
+    return found
+
+
+class Rows(torch.utils.data.Dataset):
+    """Rows by their numbers, as a data set's own code gives them."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def __len__(self):
+        return ROWS
+
+    def __getitem__(self, i):
+        return tuple(leaf[i] for leaf in self.data)
+
+
+def workers(home):
+    """Batches that are prepared ahead, by processes of their own; lots are drawn ahead, too."""
+    data = Rows(case("mlp")[1])
+    found = {}
+    for sharded in (False, True):
+        found[sharded] = apart("mlp", sharded, data=data, workers=1, batch_size=2)
     return found
 
 
@@ -197,14 +221,15 @@ def noise(home):
     """One step on nothing, with real noise: weights are -(noise / lot size)."""
     found = {}
     for sharded in (False, True):
-        model = Flat0()
-        model = fully_shard(model) if sharded else model
-        made = TrainingPlan(PoissonLots(10, ROWS), Flat(2.0), 1.5, 1, 1e-5)
-        DPSGD(
-            model, torch.optim.SGD(model.parameters(), lr=1.0), torch.zeros(ROWS, 2),
-            plan=made, progress=False,
-        ).fit(lambda m, x: m(x))  # fmt: skip
-        found[sharded] = weights(model)["wide"]
+        for source in ("coins", "chacha"):  # the second adds its noise in one pass, as on GPUs
+            model = Flat0()
+            model = fully_shard(model) if sharded else model
+            made = TrainingPlan(PoissonLots(10, ROWS), Flat(2.0), 1.5, 1, 1e-5)
+            DPSGD(
+                model, torch.optim.SGD(model.parameters(), lr=1.0), torch.zeros(ROWS, 2),
+                plan=made, progress=False, noise=ChaChaNoise() if source == "chacha" else None,
+            ).fit(lambda m, x: m(x))  # fmt: skip
+            found[sharded, source] = weights(model)["wide"]
     return found | {"std": 1.5 * 2.0 / 10}
 
 

@@ -73,11 +73,14 @@ def test_traffic_is_what_the_page_on_scale_says(two):
 # --- noise once, on every coordinate ------------------------------------------------------------
 
 
+@pytest.mark.parametrize("source", ["coins", "chacha"])
 @pytest.mark.parametrize("sharded", [False, True])
-def test_noise_is_added_once_in_total(two, sharded):
+def test_noise_is_added_once_in_total(two, sharded, source):
     one, other = both(two, "noise")
-    found = one[sharded].double()
-    assert torch.equal(one[sharded], other[sharded])  # a single release, the same everywhere
+    found = one[sharded, source].double()
+    assert torch.equal(
+        one[sharded, source], other[sharded, source]
+    )  # a single release, the same everywhere
     # 60,000 coordinates: the standard deviation is known to 0.3 %. Each worker's own noise on the
     # whole sum would make it 41 % larger, noise over a rank's share of the lot 100 %.
     for half in found.chunk(2):
@@ -243,6 +246,13 @@ def test_four_ranks_with_fewer_units_than_ranks_train_as_one_process_does(tmp_pa
         for found in rank["short"].values():
             assert found["apart"] < 1e-6 < found["moved"]
         assert rank["normaliser"]["length"] == pytest.approx(1.0, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_batches_may_be_prepared_ahead(tmp_path, run_world):
+    for rank in run_world(tmp_path, 2, "workers"):
+        for found in rank["workers"].values():
+            assert found["apart"] < 1e-6 < found["moved"]
 
 
 @pytest.mark.slow
