@@ -165,6 +165,9 @@ def equality(home):
         )  # fmt: skip
         found["small lots", sharded] = apart("mlp", sharded, made=plan(lot=0.7, steps=8))
         found["average", sharded] = apart("mlp", sharded, ema_decay=0.9, run=averaged)
+    found["average", "whole"] = apart(  # whole copies of the root's weights outlive a look
+        "mlp", "whole", ema_decay=0.9, run=averaged, made=plan(lot=2.0, steps=8)
+    )
     found["words", "whole"] = apart("words", "whole", optimizer=torch.optim.SGD)
     return found
 
@@ -242,6 +245,20 @@ def seeded_noise(home):
         progress=False, coins=SeededCoins(5),
     ).fit(lambda m, x: m(x))  # fmt: skip
     return {"weights": weights(model)["wide"], "private": run.record.private}
+
+
+def adapting(home):
+    """A clip norm that follows a noisy count, with real noise: one count, one answer."""
+    found = {}
+    for sharded in (False, True):
+        model, data = case("mlp")
+        model = shard(model) if sharded else model
+        run = DPSGD(
+            model, torch.optim.SGD(model.parameters(), lr=0.1), data,
+            plan=plan(Adaptive(0.5, count_noise=3.0)), progress=False,
+        ).fit(loss)  # fmt: skip
+        found[sharded] = run._step.sum.clipping.clip, weights(model)
+    return found
 
 
 def rows_seen(home):
@@ -341,6 +358,29 @@ def resumed(home):
                 "steps": run.steps_taken, "lost": run.record.facts["steps_lost"],
             }  # fmt: skip
     return found
+
+
+def neighbours(home):
+    """Two tables that differ in one row, a bad one; the same coins: all but weights is the same."""
+    found = []
+    for sharded in (False, True):
+        for bad in (False, True):
+            model, (x, *rest) = case("mlp")
+            if bad:
+                x[5] = torch.tensor([torch.nan, torch.inf, 1e38, -1e38, 0.0])
+            folder = home / f"{sharded}-{bad}"
+            model = shard(model) if sharded else model
+            made = plan(lot=20.0)  # the row is in some lots
+            run = trainer(model, (x, *rest), made, checkpoints=folder, batch_size=3)
+            turns = []
+            for batch in run:
+                turns.append((run.rehearsing, len(batch[0])))
+                run.backward(loss(model, *batch))
+            finite = all(bool(w.isfinite().all()) for w in weights(model).values())
+            journal = (folder / "started.journal").read_bytes()
+            files = sorted(path.name for path in folder.iterdir())
+            found.append((run.record.to_dict(), turns, journal, files, finite))
+    return {"replicated": found[:2], "sharded": found[2:]}
 
 
 # --- refusals -------------------------------------------------------------------------------------

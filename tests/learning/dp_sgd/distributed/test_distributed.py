@@ -16,6 +16,7 @@ SCENARIOS = (
     "equality", "noise", "seeded_noise", "rows_seen", "normaliser", "facts", "saved", "refusals",
     "charged", "mixed_precision", "ensembles",
     "traffic",
+    "neighbours", "adapting",
 )  # fmt: skip
 
 
@@ -42,7 +43,7 @@ def same(one, other):
 
 def test_two_ranks_train_as_one_process_does(two):
     for rank in both(two, "equality"):
-        assert len(rank) == 23
+        assert len(rank) == 24
         for name, found in rank.items():
             assert found["apart"] < 1e-6 < 5e-3 < found["moved"], name
 
@@ -90,6 +91,13 @@ def test_noise_is_added_once_in_total(two, sharded, source):
     for a, b in ((first, second), (found[:-1, 0], found[1:, 0]), (found[:, 0], found[:, 1])):
         assert abs(float(torch.corrcoef(torch.stack([a, b]))[0, 1])) < 0.03
     assert len(found.unique()) > 0.99 * found.numel()
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_a_noisy_count_has_one_answer(two, sharded):
+    (clip, one), (other_clip, other) = (rank[sharded] for rank in both(two, "adapting"))
+    assert clip == other_clip != 0.5
+    assert same(one, other)
 
 
 def test_seeded_ranks_do_not_repeat_each_others_noise_and_are_not_private(two):
@@ -190,6 +198,14 @@ def test_one_rank_pays_and_a_refusal_is_everyones(two):
     assert one["first record"] == other["first record"]
     assert one["first record"]["facts"]["ledger"]["entry"] is not None
     assert one["folder"] == other["folder"] != ""
+
+
+@pytest.mark.parametrize("kind", ["replicated", "sharded"])
+def test_a_bad_row_changes_nothing_but_the_weights(two, kind):
+    for rank in both(two, "neighbours"):
+        usual, bad = rank[kind]
+        assert usual == bad
+        assert usual[-1]  # and those stay finite
 
 
 # --- ensembles ----------------------------------------------------------------------------------
