@@ -28,8 +28,9 @@ from sfumato.learning.dp_sgd.checkpoints import (
     restore_state,
 )
 from sfumato.learning.dp_sgd.clipping import Adaptive
+from sfumato.learning.dp_sgd.distributed.agreement import checksums, require_same
 from sfumato.learning.dp_sgd.distributed.ranks import Alone, Ranks
-from sfumato.learning.dp_sgd.distributed.shards import kind_of
+from sfumato.learning.dp_sgd.distributed.shards import kind_of, local
 from sfumato.learning.dp_sgd.distributed.state import (
     gathered_tensors,
     placed_state,
@@ -143,9 +144,16 @@ class Resuming:
     def _save(self, steps: int) -> None:
         if not self._wanted:
             return
+        self._require_replicas()
         tensors, facts = self._state()
         store = self._store
         self._ranks.by_leader(lambda: store and store.save(self._checkpoint(steps, tensors, facts)))
+
+    def _require_replicas(self) -> None:
+        """Raises if replicas went different ways: a checkpoint would be of one of them."""
+        held = dict(self._holders["model"].named_parameters())
+        if self._ranks.count > 1 and not any(local(p) is not p for p in held.values()):
+            require_same(self._ranks, weights=checksums(held))
 
     def _checkpoint(self, steps: int, tensors: dict[str, Tensor], facts: Any) -> Checkpoint:
         assert self._charge is not None

@@ -336,7 +336,7 @@ class DPSGD(ChargedOnce):
         self._watch.clear_gradients()  # left from before: none of the trainer's doing
         agreement.share_weights(self._ranks, self.model, self._shards is not None)
         agreement.require_same(
-            self._ranks, optimizer=agreement.optimizer_facts(self.optimizer),
+            self._ranks, optimizer=agreement.optimizer_facts(self._ranks, self.optimizer),
             steps=self.steps_taken, mode=[module.training for module in self.model.modules()],
             compilation=self._step.compiled is not None,
         )  # fmt: skip

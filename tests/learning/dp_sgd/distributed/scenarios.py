@@ -13,6 +13,7 @@ from sfumato.core.randomness import SeededCoins
 from sfumato.learning.dp_sgd import (
     DPSGD,
     Adaptive,
+    ChaChaNoise,
     Flat,
     PerLayer,
     PoissonLots,
@@ -133,10 +134,11 @@ def moved(model, kind):
     return distance(weights(model), weights(case(kind)[0]))
 
 
-def apart(kind, sharded=False, run=None, **more):
+def apart(kind, sharded=False, run=None, data=None, **more):
     """How far two ranks' result is from one process's, and how far that has moved."""
     run = run or (lambda t: weights(t.fit(loss).model))
-    model, data = case(kind)
+    model, own = case(kind)
+    data = own if data is None else data
     one = run(trainer(model, data, ranks=Alone(), **more))
     other, _ = case(kind)
     other = shard(other, every=sharded != "whole") if sharded else other
@@ -163,7 +165,32 @@ def equality(home):
         )  # fmt: skip
         found["small lots", sharded] = apart("mlp", sharded, made=plan(lot=0.7, steps=8))
         found["average", sharded] = apart("mlp", sharded, ema_decay=0.9, run=averaged)
+    found["average", "whole"] = apart(  # whole copies of the root's weights outlive a look
+        "mlp", "whole", ema_decay=0.9, run=averaged, made=plan(lot=2.0, steps=8)
+    )
     found["words", "whole"] = apart("words", "whole", optimizer=torch.optim.SGD)
+    return found
+
+
+class Rows(torch.utils.data.Dataset):
+    """Rows by their numbers, as a data set's own code gives them."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def __len__(self):
+        return ROWS
+
+    def __getitem__(self, i):
+        return tuple(leaf[i] for leaf in self.data)
+
+
+def workers(home):
+    """Batches that are prepared ahead, by processes of their own; lots are drawn ahead, too."""
+    data = Rows(case("mlp")[1])
+    found = {}
+    for sharded in (False, True):
+        found[sharded] = apart("mlp", sharded, data=data, workers=1, batch_size=2)
     return found
 
 
@@ -197,14 +224,15 @@ def noise(home):
     """One step on nothing, with real noise: weights are -(noise / lot size)."""
     found = {}
     for sharded in (False, True):
-        model = Flat0()
-        model = fully_shard(model) if sharded else model
-        made = TrainingPlan(PoissonLots(10, ROWS), Flat(2.0), 1.5, 1, 1e-5)
-        DPSGD(
-            model, torch.optim.SGD(model.parameters(), lr=1.0), torch.zeros(ROWS, 2),
-            plan=made, progress=False,
-        ).fit(lambda m, x: m(x))  # fmt: skip
-        found[sharded] = weights(model)["wide"]
+        for source in ("coins", "chacha"):  # the second adds its noise in one pass, as on GPUs
+            model = Flat0()
+            model = fully_shard(model) if sharded else model
+            made = TrainingPlan(PoissonLots(10, ROWS), Flat(2.0), 1.5, 1, 1e-5)
+            DPSGD(
+                model, torch.optim.SGD(model.parameters(), lr=1.0), torch.zeros(ROWS, 2),
+                plan=made, progress=False, noise=ChaChaNoise() if source == "chacha" else None,
+            ).fit(lambda m, x: m(x))  # fmt: skip
+            found[sharded, source] = weights(model)["wide"]
     return found | {"std": 1.5 * 2.0 / 10}
 
 
@@ -217,6 +245,20 @@ def seeded_noise(home):
         progress=False, coins=SeededCoins(5),
     ).fit(lambda m, x: m(x))  # fmt: skip
     return {"weights": weights(model)["wide"], "private": run.record.private}
+
+
+def adapting(home):
+    """A clip norm that follows a noisy count, with real noise: one count, one answer."""
+    found = {}
+    for sharded in (False, True):
+        model, data = case("mlp")
+        model = shard(model) if sharded else model
+        run = DPSGD(
+            model, torch.optim.SGD(model.parameters(), lr=0.1), data,
+            plan=plan(Adaptive(0.5, count_noise=3.0)), progress=False,
+        ).fit(loss)  # fmt: skip
+        found[sharded] = run._step.sum.clipping.clip, weights(model)
+    return found
 
 
 def rows_seen(home):
@@ -318,6 +360,29 @@ def resumed(home):
     return found
 
 
+def neighbours(home):
+    """Two tables that differ in one row, a bad one; the same coins: all but weights is the same."""
+    found = []
+    for sharded in (False, True):
+        for bad in (False, True):
+            model, (x, *rest) = case("mlp")
+            if bad:
+                x[5] = torch.tensor([torch.nan, torch.inf, 1e38, -1e38, 0.0])
+            folder = home / f"{sharded}-{bad}"
+            model = shard(model) if sharded else model
+            made = plan(lot=20.0)  # the row is in some lots
+            run = trainer(model, (x, *rest), made, checkpoints=folder, batch_size=3)
+            turns = []
+            for batch in run:
+                turns.append((run.rehearsing, len(batch[0])))
+                run.backward(loss(model, *batch))
+            finite = all(bool(w.isfinite().all()) for w in weights(model).values())
+            journal = (folder / "started.journal").read_bytes()
+            files = sorted(path.name for path in folder.iterdir())
+            found.append((run.record.to_dict(), turns, journal, files, finite))
+    return {"replicated": found[:2], "sharded": found[2:]}
+
+
 # --- refusals -------------------------------------------------------------------------------------
 
 
@@ -382,8 +447,20 @@ def refusals(home):
     both = nn.Sequential(nn.Linear(5, 3), Mixing() if rank else nn.Identity())
     refused("one rank mixes", lambda: trainer(both, data).fit(loss))
     refused("one rank's loss", lambda: trainer(mlp(), data).fit(one_loss if rank else loss))
+    refused("drifting", lambda: drifting(home, rank))
     found["initial"] = started(rank)
     return found
+
+
+def drifting(home, rank):
+    """One rank's weights are changed behind the trainer's back."""
+    model, data = case("mlp")
+
+    def after(step):
+        if rank and step == 1:
+            model[0].weight.data.add_(1.0)
+
+    trainer(model, data, checkpoints=home / "drifting", checkpoint_every=2).fit(loss, after=after)
 
 
 class Mixing(nn.Module):

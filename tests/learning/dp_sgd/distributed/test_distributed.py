@@ -16,6 +16,7 @@ SCENARIOS = (
     "equality", "noise", "seeded_noise", "rows_seen", "normaliser", "facts", "saved", "refusals",
     "charged", "mixed_precision", "ensembles",
     "traffic",
+    "neighbours", "adapting",
 )  # fmt: skip
 
 
@@ -42,7 +43,7 @@ def same(one, other):
 
 def test_two_ranks_train_as_one_process_does(two):
     for rank in both(two, "equality"):
-        assert len(rank) == 23
+        assert len(rank) == 24
         for name, found in rank.items():
             assert found["apart"] < 1e-6 < 5e-3 < found["moved"], name
 
@@ -73,11 +74,14 @@ def test_traffic_is_what_the_page_on_scale_says(two):
 # --- noise once, on every coordinate ------------------------------------------------------------
 
 
+@pytest.mark.parametrize("source", ["coins", "chacha"])
 @pytest.mark.parametrize("sharded", [False, True])
-def test_noise_is_added_once_in_total(two, sharded):
+def test_noise_is_added_once_in_total(two, sharded, source):
     one, other = both(two, "noise")
-    found = one[sharded].double()
-    assert torch.equal(one[sharded], other[sharded])  # a single release, the same everywhere
+    found = one[sharded, source].double()
+    assert torch.equal(
+        one[sharded, source], other[sharded, source]
+    )  # a single release, the same everywhere
     # 60,000 coordinates: the standard deviation is known to 0.3 %. Each worker's own noise on the
     # whole sum would make it 41 % larger, noise over a rank's share of the lot 100 %.
     for half in found.chunk(2):
@@ -87,6 +91,13 @@ def test_noise_is_added_once_in_total(two, sharded):
     for a, b in ((first, second), (found[:-1, 0], found[1:, 0]), (found[:, 0], found[:, 1])):
         assert abs(float(torch.corrcoef(torch.stack([a, b]))[0, 1])) < 0.03
     assert len(found.unique()) > 0.99 * found.numel()
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_a_noisy_count_has_one_answer(two, sharded):
+    (clip, one), (other_clip, other) = (rank[sharded] for rank in both(two, "adapting"))
+    assert clip == other_clip != 0.5
+    assert same(one, other)
 
 
 def test_seeded_ranks_do_not_repeat_each_others_noise_and_are_not_private(two):
@@ -154,6 +165,7 @@ def test_the_sum_is_divided_by_the_whole_lots_expected_size(two):
         ("hybrid", "hybrid"),
         ("tensor parallel", "tensor parallelism"),
         ("kept to itself", "keep to itself"),
+        ("drifting", "same weights, but rank 1"),
     ],
 )
 def test_wrong_use_is_refused_on_every_rank(two, name, words):
@@ -186,6 +198,14 @@ def test_one_rank_pays_and_a_refusal_is_everyones(two):
     assert one["first record"] == other["first record"]
     assert one["first record"]["facts"]["ledger"]["entry"] is not None
     assert one["folder"] == other["folder"] != ""
+
+
+@pytest.mark.parametrize("kind", ["replicated", "sharded"])
+def test_a_bad_row_changes_nothing_but_the_weights(two, kind):
+    for rank in both(two, "neighbours"):
+        usual, bad = rank[kind]
+        assert usual == bad
+        assert usual[-1]  # and those stay finite
 
 
 # --- ensembles ----------------------------------------------------------------------------------
@@ -242,6 +262,13 @@ def test_four_ranks_with_fewer_units_than_ranks_train_as_one_process_does(tmp_pa
         for found in rank["short"].values():
             assert found["apart"] < 1e-6 < found["moved"]
         assert rank["normaliser"]["length"] == pytest.approx(1.0, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_batches_may_be_prepared_ahead(tmp_path, run_world):
+    for rank in run_world(tmp_path, 2, "workers"):
+        for found in rank["workers"].values():
+            assert found["apart"] < 1e-6 < found["moved"]
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import sys
 from collections.abc import Generator, Mapping
 from typing import Any
 
@@ -45,8 +46,7 @@ _ROWS = 64  # that are compared, if the data are tensors
 
 def refuse_wrapped(model: nn.Module) -> None:
     """Raises if somebody else would sum gradients across processes or devices."""
-    from torch.distributed.fsdp import FullyShardedDataParallel
-
+    fsdp = sys.modules.get("torch.distributed.fsdp")  # nobody has used it if it is not there
     for module in model.modules():
         if isinstance(module, (nn.parallel.DistributedDataParallel, nn.DataParallel)):
             raise TrainingError(
@@ -54,7 +54,7 @@ def refuse_wrapped(model: nn.Module) -> None:
                 "they are clipped: give the trainer the module itself (model.module); it sums "
                 "clipped gradients across ranks by itself"
             )
-        if isinstance(module, FullyShardedDataParallel):
+        if fsdp is not None and isinstance(module, fsdp.FullyShardedDataParallel):
             raise TrainingError(
                 "the model is wrapped in FullyShardedDataParallel (FSDP1), which flattens "
                 "parameters: call torch.distributed.fsdp.fully_shard(model) instead (FSDP2)"
@@ -85,8 +85,9 @@ def require_same(ranks: Ranks, **facts: Any) -> None:
         for rank, theirs in enumerate(everyone):
             if theirs.get(name) != everyone[0].get(name):
                 raise TrainingError(
-                    f"every rank must be given the same {name.replace('_', ' ')}, but rank {rank} "
-                    "was given another than rank 0: nothing more was spent"
+                    f"every rank must have the same {name.replace('_', ' ')}, but rank {rank} has "
+                    "another than rank 0: give all ranks the same, and let only the trainer change "
+                    "weights"
                 )
 
 
@@ -134,11 +135,17 @@ def require_own_noise(ranks: Ranks, noise: NoiseSource) -> None:
         )
 
 
-def optimizer_facts(optimizer: torch.optim.Optimizer) -> Any:
-    """Kind, options and state, in short."""
-    tensors, facts = flatten_state(optimizer.state_dict())
+def optimizer_facts(ranks: Ranks, optimizer: torch.optim.Optimizer) -> Any:
+    """Kind, options and state, in short; of what cannot be told in words, the kind alone."""
+    kind = type(optimizer).__name__
+    if ranks.count == 1:
+        return kind
+    try:
+        tensors, facts = flatten_state(optimizer.state_dict())
+    except ValueError:
+        return kind
     placed = any(local(t) is not t for t in tensors.values())
-    return type(optimizer).__name__, facts, [] if placed else checksums(tensors)
+    return kind, facts, [] if placed else checksums(tensors)
 
 
 def checksums(tensors: Mapping[str, Tensor]) -> list[str]:

@@ -21,22 +21,46 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from typing import Any, cast, final
+from typing import TYPE_CHECKING, Any, TypeGuard, cast, final
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor, Shard
 
 from sfumato.learning.dp_sgd.distributed.ranks import Ranks
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.pieces import exact_type
 from sfumato.learning.dp_sgd.gradients.tape import Gradients, Tape
 
-__all__ = ["Shards", "add_up", "as_gradient", "find_shards", "kind_of", "local", "part_of", "whole"]
+if TYPE_CHECKING:  # half a second to load: only where somebody else has done so
+    from torch.distributed.tensor import DTensor, Shard
+
+__all__ = [
+    "Shards",
+    "add_up",
+    "as_gradient",
+    "find_shards",
+    "is_placed",
+    "kind_of",
+    "local",
+    "part_of",
+    "whole",
+]
 
 _BUCKET = 1 << 25  # numbers of a sum that are exchanged at a time
+
+
+def is_placed(tensor: object) -> TypeGuard[DTensor]:
+    """Whether it is a ``DTensor``."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
+def _gathers(module: object) -> bool:
+    """Whether ``fully_shard`` was called on it."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    return fsdp is not None and isinstance(module, fsdp.FSDPModule)
 
 
 def find_shards(model: nn.Module, ranks: Ranks) -> Shards | None:
@@ -45,10 +69,10 @@ def find_shards(model: nn.Module, ranks: Ranks) -> Shards | None:
     Raises:
         TrainingError: if they are laid out in a way that is not covered.
     """
-    roots = [m for m in model.modules() if isinstance(m, FSDPModule)]
+    roots = [module for module in model.modules() if _gathers(module)]
     for module in roots:
         cast(Any, module).reshard()
-    placed = {n: p for n, p in model.named_parameters() if isinstance(p, DTensor)}
+    placed = {n: p for n, p in model.named_parameters() if is_placed(p)}
     if not placed:
         return None
     if not roots:
@@ -56,7 +80,7 @@ def find_shards(model: nn.Module, ranks: Ranks) -> Shards | None:
             f"{next(iter(placed))!r} is a DTensor that fully_shard did not make (tensor "
             "parallelism), which is not covered: shard the model by fully_shard alone"
         )
-    if not isinstance(model, FSDPModule):
+    if not _gathers(model):
         raise TrainingError(
             "parts of the model are sharded, the model itself is not: call fully_shard on it, too"
         )
@@ -66,7 +90,9 @@ def find_shards(model: nn.Module, ranks: Ranks) -> Shards | None:
 
 
 def _check(name: str, p: Tensor, ranks: Ranks) -> None:
-    if not isinstance(p, DTensor):
+    from torch.distributed.tensor import Shard
+
+    if not is_placed(p):
         raise TrainingError(
             f"{name!r} is not sharded, other parameters are: shard all of them (no ignored_params)"
         )
@@ -101,7 +127,7 @@ class Shards:
 
     def __init__(self, model: nn.Module, ranks: Ranks) -> None:
         self.model, self.ranks = model, ranks
-        self.parameters = {n: cast(DTensor, p) for n, p in model.named_parameters()}
+        self.parameters = {n: cast("DTensor", p) for n, p in model.named_parameters()}
         names = {id(p): name for name, p in self.parameters.items()}
         self._twins: dict[int, Tensor] = {}
         self._places: dict[nn.Module, list[tuple[nn.Module, str, str]]] = {}
@@ -131,7 +157,7 @@ class Shards:
     def _tell(self, tape: Tape, root: nn.Module) -> None:
         for module, attribute, name in self._places[root]:
             stands = module._parameters[attribute]
-            if stands is not None and not isinstance(stands, DTensor):
+            if stands is not None and not is_placed(stands):
                 self._twins[id(stands)] = stands
                 if name in tape.parameters:
                     tape.stand_in(name, stands)
@@ -148,10 +174,6 @@ class Shards:
         """Every parameter in parts; before weights change, or whole copies would be out of date."""
         for root in self._places:
             cast(Any, root).reshard()
-
-
-def _gathers(module: nn.Module) -> bool:
-    return isinstance(module, FSDPModule)
 
 
 def _with_roots(model: nn.Module) -> Iterator[tuple[nn.Module, nn.Module]]:
@@ -171,17 +193,17 @@ def _with_roots(model: nn.Module) -> Iterator[tuple[nn.Module, nn.Module]]:
 def kind_of(holder: object) -> str:
     """A holder's class, of a sharded model the one that it had before."""
     kinds = type(holder).__mro__
-    return kinds[2 if isinstance(holder, FSDPModule) else 0].__name__
+    return kinds[2 if _gathers(holder) else 0].__name__
 
 
 def local(tensor: Tensor) -> Tensor:
     """What this rank holds of it."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return tensor.to_local() if is_placed(tensor) else tensor
 
 
 def whole(tensor: Tensor) -> Tensor:
     """All of it, on every rank; collective."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return tensor.full_tensor() if is_placed(tensor) else tensor
 
 
 def part_of(full: Tensor, like: DTensor) -> DTensor:
@@ -194,10 +216,12 @@ def part_of(full: Tensor, like: DTensor) -> DTensor:
 
 def as_gradient(mean: Tensor, parameter: Tensor) -> Tensor:
     """This rank's part of a gradient as the optimizer wants it."""
-    return _laid_out(mean, cast(DTensor, parameter))
+    return _laid_out(mean, cast("DTensor", parameter))
 
 
 def _laid_out(own: Tensor, like: DTensor) -> DTensor:
+    from torch.distributed.tensor import DTensor
+
     return DTensor.from_local(
         own, like.device_mesh, like.placements, run_check=False,
         shape=like.size(), stride=like.stride(),
@@ -206,7 +230,7 @@ def _laid_out(own: Tensor, like: DTensor) -> DTensor:
 
 def _chunk(p: DTensor) -> tuple[int, int, int]:
     """The sharded dimension, a full part's length, and where this rank's begins."""
-    dim = cast(Shard, p.placements[0]).dim % p.ndim
+    dim = cast("Shard", p.placements[0]).dim % p.ndim
     count = p.device_mesh.size()
     chunk = -(-p.shape[dim] // count)
     return dim, chunk, chunk * p.device_mesh.get_local_rank()

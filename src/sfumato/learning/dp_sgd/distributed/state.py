@@ -11,11 +11,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from sfumato.learning.dp_sgd.checkpoints import Checkpoint
 from sfumato.learning.dp_sgd.distributed.ranks import Ranks
-from sfumato.learning.dp_sgd.distributed.shards import part_of, whole
+from sfumato.learning.dp_sgd.distributed.shards import is_placed, part_of, whole
 
 __all__ = ["gathered_tensors", "placed_state", "told_checkpoint"]
 
@@ -25,7 +24,7 @@ def gathered_tensors(ranks: Ranks, tensors: Mapping[str, Tensor]) -> dict[str, T
     """All tensors whole, on the leader; collective. Nothing elsewhere."""
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        if isinstance(tensor, DTensor):
+        if is_placed(tensor):
             full = whole(tensor.detach())
             if ranks.leads:
                 found[name] = full.cpu()
@@ -84,6 +83,6 @@ def placed_state(name: str, state: Any, holder: Any) -> Any:
 
 def _placed(value: Any, like: Any) -> Any:
     """A part, if ``like`` is in parts and of the same shape."""
-    if isinstance(value, Tensor) and isinstance(like, DTensor) and value.shape == like.shape:
+    if isinstance(value, Tensor) and is_placed(like) and value.shape == like.shape:
         return part_of(value, like)
     return value
