@@ -34,7 +34,7 @@ class Hooks(NamedTuple):
 
 def hooks_here() -> Hooks | None:
     """Those of the checkpointed part that is running, in its first run or its second."""
-    found = torch._C._autograd._top_saved_tensors_default_hooks(False)
+    found = torch._C._autograd._top_saved_tensors_default_hooks(False)  # pyright: ignore
     if found is None or getattr(found[0], "__module__", "") != _HOME:
         return None
     return Hooks(*found)
