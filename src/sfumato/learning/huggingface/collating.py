@@ -103,16 +103,12 @@ def prepare(
         raise ValueError("the data set is empty: give a few public rows as example=")
     first = example[0] if example is not None else data[0]
     columns = [name for name in first if name in names or name == "special_tokens_mask"]
-    regular = TokenRows(data, columns, length, pad=pad, fixed=fixed, left=left)
-    public = made_up_rows(model, [_only(first, columns)], length=length)
-    public = public if example is None else list(example)
+    like = {name: first[name] for name in columns}
+    regular = TokenRows(data, like, length, pad=pad, fixed=fixed, left=left)
+    public = made_up_rows(model, [like], length=length) if example is None else list(example)
     if not fixed and example is None:  # of one length: a collator pads to the longest
         public = [_full(item) for item in public]
     return Prepared(regular, Collate(collator, names, device), [*map(regular.regular, public)])
-
-
-def _only(item: Mapping[str, Any], columns: list[str]) -> dict[str, Any]:
-    return {name: item[name] for name in columns}
 
 
 def _full(item: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ leave something to attend to, labels that exist.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -30,18 +30,42 @@ _FILL = {"labels": IGNORED, "label_ids": IGNORED, "special_tokens_mask": 1}
 _ROWS = 16
 
 
+class _Kind(NamedTuple):
+    """Of a column: whether it is a sequence, and whether of whole numbers."""
+
+    listed: bool
+    whole: bool
+
+    @staticmethod
+    def like(value: Any) -> _Kind:
+        listed = isinstance(value, list)
+        return _Kind(listed, not any(type(v) is float for v in (value if listed else [value])))
+
+    def of(self, value: Any) -> Any:
+        """The value, if it is of this kind."""
+        if isinstance(value, list) != self.listed:
+            raise ValueError("a sequence was expected, or none")
+        numbers = value if self.listed else [value]
+        if self.whole and any(type(number) is float for number in numbers):
+            raise ValueError("whole numbers were expected")
+        made = [int(v) if self.whole else float(v) for v in numbers]
+        torch.tensor(made)  # or one is too large
+        return made if self.listed else made[0]
+
+
 @final
 class TokenRows(Dataset[dict[str, Any]]):
     """A data set of dictionaries, each made regular by itself.
 
-    Guarantee: row i is a function of the data set's row i alone. Its columns are ``columns`` and,
-    if there are tokens, an ``attention_mask``; each sequence is cut to ``length`` and, if
+    Guarantee: row i is a function of the data set's row i alone. Its columns are those of ``like``
+    and, if there are tokens, an ``attention_mask``; each sequence is cut to ``length`` and, if
     ``fixed``, filled up to it. A row that cannot be made so raises, and the trainer takes a public
     row instead.
 
     Args:
         data: gives a dictionary for each number: tokens and the like as lists, arrays or tensors.
-        columns: those to keep.
+        like: a row that says which columns there are, which of them are sequences, and which of
+            whole numbers.
         length: the declared length of a row.
         pad: the token to fill with.
         fixed: whether to fill up.
@@ -51,14 +75,15 @@ class TokenRows(Dataset[dict[str, Any]]):
     def __init__(
         self,
         data: Any,
-        columns: Sequence[str],
+        like: Mapping[str, Any],
         length: int,
         *,
         pad: int = 0,
         fixed: bool = True,
         left: bool = False,
     ) -> None:
-        self.data, self.columns = data, list(columns)
+        self.data = data
+        self._kinds = {name: _Kind.like(_plain(value)) for name, value in like.items()}
         self.length = validation.count("length", length)
         self._pad, self._fixed, self._left = pad, fixed, left
 
@@ -72,9 +97,10 @@ class TokenRows(Dataset[dict[str, Any]]):
         """One row, with its columns, cut and filled up.
 
         Raises:
-            ValueError: if it has other columns, or sequences of several lengths.
+            Exception: if it has other columns, columns of another kind, or sequences of several
+                lengths.
         """
-        found = {name: _plain(item[name]) for name in self.columns}
+        found = {name: kind.of(_plain(item[name])) for name, kind in self._kinds.items()}
         tokens = found.get("input_ids")
         if isinstance(tokens, list):
             found.setdefault("attention_mask", [1] * len(tokens))
@@ -91,7 +117,8 @@ class TokenRows(Dataset[dict[str, Any]]):
             fill = [_FILL.get(name, self._pad if name == "input_ids" else 0)]
             missing = fill * (self.length - len(value))
             value = missing + value if self._left else value + missing
-        return torch.tensor(value)
+        whole = name == "attention_mask" or self._kinds[name].whole
+        return torch.tensor(value, dtype=torch.long if whole else torch.float32)
 
 
 def _plain(value: Any) -> Any:

@@ -308,9 +308,8 @@ class PrivateTrainerMixin(Publishing):
     def _begin(self, dpsgd: DPSGD) -> None:
         kept: list[Any] = [*self.callback_handler.callbacks, self.control]
         told = self.curator.read(STATE) if dpsgd.steps_taken else None
-        self.state = TrainerState(
-            stateful_callbacks=[each for each in kept if isinstance(each, ExportableState)]
-        )
+        stateful: list[Any] = [each for each in kept if isinstance(each, ExportableState)]
+        self.state = TrainerState(stateful_callbacks=stateful)
         self.state.train_batch_size = self.args.per_device_train_batch_size
         self.state.compute_steps(self.args, self.plan.steps)
         epochs = math.ceil(self.plan.steps * self._epochs_per_step)
