@@ -92,7 +92,7 @@ def test_it_is_the_plain_loop_step_by_step(make, make_model):
 
 
 def test_without_noise_and_clipping_it_is_their_trainer(make, tmp_path):
-    """One whole lot of rows of one length, whose loss is divided by all of its labels, as theirs."""
+    """One whole lot of rows of one length, each divided by all of its labels, as theirs is."""
     data = texts(8, full=True)
     privacy = {"public_size": 8, "lot_size": 8, "clip": 1e6, "delta": 1e-2}
     privacy["tokens_per_row"] = LENGTH  # the first of which is never predicted
