@@ -209,10 +209,8 @@ def test_steps_from_epochs(make):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the compiler's own, of its next version
 def test_compiled(make):
-    import warnings
-
-    warnings.simplefilter("ignore", FutureWarning)  # torch's own, of its next version
     plain = make(more=seeded())
     compiled = make(privacy={"compile": True}, more=seeded())
     plain.train()
