@@ -176,6 +176,17 @@ def test_classes_with_dropout(make):
     assert trainer.dpsgd.steps_taken == 4
 
 
+def test_pictures_by_column(make):
+    model = transformers.ViTForImageClassification(
+        transformers.ViTConfig(
+            hidden_size=8, intermediate_size=10, num_hidden_layers=1, num_attention_heads=2,
+            image_size=8, patch_size=4, num_labels=3,
+        )
+    )  # fmt: skip
+    data = {"pixel_values": torch.randn(ROWS, 3, 8, 8), "labels": torch.arange(ROWS) % 3}
+    assert make(model, data).train().global_step == 4
+
+
 def test_documents_are_the_unit(make):
     generator = np.random.default_rng(0)
     documents = [generator.integers(1, WORDS, n).tolist() for n in generator.integers(1, 20, 30)]

@@ -22,6 +22,7 @@ _HEADS: tuple[tuple[str, Head], ...] = (
     ("ForMaskedLM", "tokens"),
     ("ForTokenClassification", "tokens"),
     ("ForSequenceClassification", "classes"),
+    ("ForImageClassification", "classes"),
     ("ForConditionalGeneration", "sequence to sequence"),
 )
 

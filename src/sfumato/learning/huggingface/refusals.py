@@ -139,6 +139,11 @@ def refuse_arguments(args: Any, privacy: PrivacyArguments) -> None:
             "gradient_checkpointing must be False with PrivacyArguments(compile=True), which "
             "decides by itself what is computed again"
         )
+    if privacy.compile and args.dataloader_num_workers:
+        raise ValueError(
+            f"dataloader_num_workers must be 0 with PrivacyArguments(compile=True), got "
+            f"{args.dataloader_num_workers}: the compiled step takes batches on the device"
+        )
 
 
 def _require(args: Any, refusal: _Refusal, remedy: str) -> None:

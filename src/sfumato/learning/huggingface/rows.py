@@ -185,8 +185,9 @@ class _Made:
         config = getattr(base_of(model), "config", None)
         pad = getattr(config, "pad_token_id", None)
         self._pad = pad if isinstance(pad, int) and pad >= 0 else 0
-        tokens = self._whole(self._shape, self._limits["input_ids"])
-        unlike = (self._pad + 1) % self._limits["input_ids"]
+        words = self._limits.get("input_ids", 2)
+        tokens = self._whole(self._shape, words)
+        unlike = (self._pad + 1) % words
         tokens = torch.where(tokens == self._pad, torch.full_like(tokens, unlike), tokens)
         self._tokens = torch.where(self._mask, tokens, torch.full_like(tokens, self._pad))
         self._classes = int(getattr(config, "num_labels", 2) or 2)

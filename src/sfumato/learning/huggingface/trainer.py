@@ -61,9 +61,8 @@ class _Stopped(Exception):  # noqa: N818
 class _Told:
     """What the operator is told of steps, kept until it is logged."""
 
-    wanted = True
-
-    def __init__(self) -> None:
+    def __init__(self, wanted: bool) -> None:
+        self.wanted = wanted
         self.losses: list[float] = []
         self.last: Facts | None = None
 
@@ -253,17 +252,17 @@ class PrivateTrainerMixin(Publishing):
         )  # fmt: skip
         if not privacy.pad_to_max_length:
             refuse_padding_that_mixes(self.model, rows, self._losses)
-        self._told = _Told()
+        self._told = _Told(_word(args.logging_strategy) != "no")
         return rows
 
     @property
     def _checkpointing(self) -> bool:
-        return str(self.args.save_strategy.value) != "no" and not self.args.save_only_model
+        return _word(self.args.save_strategy) != "no" and not self.args.save_only_model
 
     @property
     def _save_every(self) -> int:
         every = self.args.save_steps
-        if str(self.args.save_strategy.value) == "epoch":
+        if _word(self.args.save_strategy) == "epoch":
             return max(1, round(1 / self._epochs_per_step))
         return max(1, math.ceil(every * self.plan.steps) if every < 1 else int(every))
 
@@ -352,7 +351,7 @@ class PrivateTrainerMixin(Publishing):
         if self.control.should_evaluate:
             metrics = self._evaluated()
             better = self._determine_best_metric(metrics=metrics, trial=None)
-            if str(self.args.save_strategy.value) == "best":
+            if _word(self.args.save_strategy) == "best":
                 self.control.should_save = better
         if self.control.should_save:
             self._save_checkpoint(self.model, None)
@@ -384,18 +383,24 @@ class PrivateTrainerMixin(Publishing):
     def _finish(self, began: float, steps: int) -> TrainOutput:
         seen = self._all_losses + self._told.losses
         metrics = speed_metrics("train", began, num_steps=steps)
-        metrics["train_loss"] = float(np.mean(seen)) if seen else math.nan
+        loss = float(np.mean(seen)) if seen else math.nan
+        metrics |= {"train_loss": loss} if seen else {}
         metrics["epsilon"] = self.guarantee.epsilon
         self.log(metrics)
         if self.args.load_best_model_at_end and self.state.best_model_checkpoint is not None:
             self._load_best_model()
         self.control = self._say("on_train_end")
         self.save_state()
-        return TrainOutput(self.state.global_step, metrics["train_loss"], metrics)
+        return TrainOutput(self.state.global_step, loss, metrics)
 
 
 class PrivateTrainer(PrivateTrainerMixin, Trainer):
     """``transformers.Trainer``, privately: see :class:`PrivateTrainerMixin`."""
+
+
+def _word(strategy: Any) -> str:
+    """Of an enumeration's member, or of the word itself."""
+    return str(getattr(strategy, "value", strategy))
 
 
 def _owners(data: Any, owners: ArrayLike | str | None) -> Any:

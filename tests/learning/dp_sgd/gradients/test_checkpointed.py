@@ -169,3 +169,9 @@ def test_a_training_run_with_dropout_and_parts(same_coins):
     with same_coins(0):
         trainer.fit(lambda m, x, y: F.cross_entropy(m(x), y, reduction="none"))
     assert trainer.steps_taken == 3
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+def test_on_a_gpu_whose_backward_pass_runs_in_a_thread_of_its_own(harness):
+    model = Stack(lambda: Block(turned=True)).cuda()
+    harness(model, lambda batch: tokens(batch).cuda())

@@ -83,7 +83,12 @@ def _(
         raise NotCovered("only a bias and a matrix on the right of the data are known")
     x = _kept_for(use, mat2, mat1)
     use.give(input, lambda grad: Direct(beta * use.places(grad).sum(1)))
-    use.give(mat2, lambda grad: Outer(alpha * use.places(x), use.places(grad), mat2.shape))
+
+    def build(grad: Tensor) -> Piece:
+        left = use.factor(x) if alpha == 1 else alpha * use.places(x)
+        return Outer(left, use.factor(grad), mat2.shape)
+
+    use.give(mat2, build)
 
 
 @rule(F.embedding)
