@@ -85,6 +85,9 @@ def _(
     use.give(input, lambda grad: Direct(beta * use.places(grad).sum(1)))
 
     def build(grad: Tensor) -> Piece:
+        if use.finite and alpha == 1:  # of the transpose, whose left factor is the finite one
+            factors = use.factor(grad), use.factor(x)
+            return Outer(*factors, tuple(reversed(mat2.shape)), transposed=True, finite=True)
         left = use.factor(x) if alpha == 1 else alpha * use.places(x)
         return Outer(left, use.factor(grad), mat2.shape)
 
