@@ -65,7 +65,7 @@ class Setting:
 
 
 FULL = Setting(3_000, 40, public_steps=400, steps=60, lot_size=300, plain_steps=2_000)
-SMALL = Setting(600, 12, public_steps=300, steps=25, lot_size=120, plain_steps=200)
+SMALL = Setting(600, 12, public_steps=250, steps=20, lot_size=120, plain_steps=180)
 
 
 def tokens(text: str) -> list[int]:

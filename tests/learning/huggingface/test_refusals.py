@@ -150,6 +150,6 @@ def test_a_mixin_for_other_trainers(tmp_path):
             str(tmp_path / "out"), max_steps=2, use_cpu=True, save_strategy="no", disable_tqdm=True
         ),
         train_dataset=texts(),
-        privacy=sf.PrivacyArguments(epsilon=8, delta=1e-4, public_size=40, lot_size=8),
+        privacy=sf.PrivacyArguments(noise_multiplier=1.0, delta=1e-4, public_size=40, lot_size=8),
     )
     assert trainer.train().global_step == 2

@@ -164,7 +164,7 @@ def test_a_training_run_with_dropout_and_parts(same_coins):
     model, x = Net(), torch.randn(40, 4)
     trainer = sf.DPSGD(
         model, torch.optim.SGD(model.parameters(), lr=0.1), (x, torch.zeros(40, dtype=torch.long)),
-        public_size=40, lot_size=10, steps=3, epsilon=8, delta=1e-4,
+        public_size=40, lot_size=10, steps=3, noise_multiplier=1.0, delta=1e-4,
     )  # fmt: skip
     with same_coins(0):
         trainer.fit(lambda m, x, y: F.cross_entropy(m(x), y, reduction="none"))
