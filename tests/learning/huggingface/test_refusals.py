@@ -51,6 +51,8 @@ def test_arguments(tmp_path, given, remedy):
 def test_the_trainer_asks_when_made_and_again_before_a_run(make):
     with pytest.raises(ValueError, match="gradient_accumulation_steps=3"):
         make(gradient_accumulation_steps=3)
+    with pytest.raises(ValueError, match="look at what is published"):  # before one is made
+        make(push_to_hub=True)
     trainer = make()
     trainer.args.max_grad_norm = 7.0
     with pytest.raises(ValueError, match=r"max_grad_norm=7\.0"):

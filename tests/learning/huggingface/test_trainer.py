@@ -125,15 +125,18 @@ def test_rows_as_lists_and_as_columns_are_the_same_rows(make):
 
 
 def test_a_collator_that_makes_labels(make):
-    words = {f"w{i}": i for i in range(1, WORDS)} | {"[PAD]": 0}
+    """What it fills up with is not counted, whatever token that is."""
+    words = {f"w{i}": i for i in range(WORDS - 1)} | {"[PAD]": WORDS - 1}
     from tokenizers import Tokenizer, models
 
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="[PAD]")), pad_token="[PAD]"
     )
     collator = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)
-    data = [{"input_ids": row["input_ids"]} for row in items()]
-    reference = make(data=items(), privacy={"max_length": LENGTH}, more=seeded())
+    rows = [[min(t, WORDS - 2) for t in row["input_ids"]] for row in items()]
+    data = [{"input_ids": row} for row in rows]
+    labelled = [{"input_ids": row, "labels": row} for row in rows]
+    reference = make(data=labelled, privacy={"max_length": LENGTH}, more=seeded())
     for fixed in (True, False):
         trainer = make(
             data=data, privacy={"max_length": LENGTH, "pad_to_max_length": fixed},

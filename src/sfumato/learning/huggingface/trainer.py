@@ -108,8 +108,11 @@ class PrivateTrainerMixin(Publishing):
         coins: Coins = SYSTEM,
         **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **kwargs)
         self.privacy = privacy or PrivacyArguments()
+        given = kwargs.get("args", args[1] if len(args) > 1 else None)
+        if given is not None:  # before a repository is made, or a service told
+            refuse_arguments(given, self.privacy)
+        super().__init__(*args, **kwargs)
         self._refuse()
         self._own_losses, self._example = losses, example
         self._noise, self._coins = noise, coins
@@ -185,7 +188,6 @@ class PrivateTrainerMixin(Publishing):
         resume_from_checkpoint: str | bool | None = None,
         trial: Any = None,
         ignore_keys_for_eval: list[str] | None = None,
-        **kwargs: Any,
     ) -> TrainOutput:
         """The whole run, charged before the first row is read.
 
@@ -194,9 +196,8 @@ class PrivateTrainerMixin(Publishing):
                 if it is of this run's folders; it goes on from its newest checkpoint in any case.
             trial: refused.
             ignore_keys_for_eval: as for ``Trainer``.
-            **kwargs: none is known.
         """
-        if trial is not None or kwargs:
+        if trial is not None:
             self.hyperparameter_search()
         self._refuse()  # arguments can be changed
         if self.dpsgd is not None and self.dpsgd.steps_taken >= self.plan.steps:
@@ -242,12 +243,17 @@ class PrivateTrainerMixin(Publishing):
         args, privacy = self.args, self.privacy
         at_once = privacy.compile or not isinstance(self.train_dataset, Mapping)
         here = at_once and not args.dataloader_num_workers
-        pad = getattr(self.processing_class, "pad_token_id", None)
-        pad = getattr(self.model.config, "pad_token_id", None) if pad is None else pad
+        words = self.processing_class or getattr(self.data_collator, "tokenizer", None)
+        pad = getattr(words, "pad_token_id", None)
+        pad = (
+            getattr(getattr(self.model, "config", None), "pad_token_id", None)
+            if pad is None
+            else pad
+        )
         rows = prepare(
             self.model, self.train_dataset, self.data_collator, length=privacy.max_length,
             pad=pad if isinstance(pad, int) and pad >= 0 else 0, fixed=privacy.pad_to_max_length,
-            left=getattr(self.processing_class, "padding_side", "right") == "left",
+            left=getattr(words, "padding_side", "right") == "left",
             example=self._example, device=args.device if here else None,
         )  # fmt: skip
         if not privacy.pad_to_max_length:
