@@ -26,7 +26,7 @@ setup: .venv/.ready
 	  || echo "make: no Chromium and no right to install it: the tests in a browser will be skipped"
 	@$(PYTHON) -m venv .venv
 	@echo "Installing the locked dependencies into .venv (a few minutes) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev,peers,queries,polars,postgres,spark,tables,torch,digits,federated,flower,homomorphic,docs]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev,peers,queries,polars,postgres,spark,tables,torch,transformers,digits,federated,flower,homomorphic,docs]'
 	@touch $@
 
 demo: setup

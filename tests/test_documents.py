@@ -53,6 +53,7 @@ LONG = {
         "label-privacy.md",
         "train.md",
         "training.md",
+        "transformers.md",
     },
 }  # of some seconds each; the README always runs
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

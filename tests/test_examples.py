@@ -25,6 +25,7 @@ NAMES = (
     "hospital_statistics",
     "local_survey",
     "private_images",
+    "private_language_model",
     "red_team",
 )
 
@@ -64,6 +65,12 @@ def hospital(tmp_path_factory, same_coins):
 @pytest.fixture(scope="module")
 def images(tmp_path_factory, same_coins):
     return ran("private_images", tmp_path_factory.mktemp("images"), same_coins)
+
+
+@pytest.fixture(scope="module")
+def notes(tmp_path_factory, same_coins):
+    pytest.importorskip("peft")
+    return ran("private_language_model", tmp_path_factory.mktemp("notes"), same_coins)
 
 
 @pytest.fixture(scope="module")
@@ -193,6 +200,35 @@ def test_nothing_the_curator_saw_is_published(images):
     assert "loss" not in json.loads((images["out"] / "record.json").read_text())["facts"]
     assert files(images["own"])[0] == "attacks.png"
     assert mode(images["own"]) == 0o700
+
+
+# --- private_language_model -----------------------------------------------------------------------
+
+
+def test_adapters_learn_what_patients_share_and_not_their_codes(notes):
+    (before, _), (plain, told), (private, kept) = notes["found"].values()
+    assert before < 0.25  # of eight drugs
+    assert plain > 0.9
+    assert private > 0.5
+    assert np.median(told) < 0.15 < 0.25 < np.median(kept)
+
+
+def test_a_patient_is_the_unit_and_is_charged_once(notes):
+    guarantee, ledger = notes["trainer"].guarantee, notes["ledger"]
+    assert (guarantee.unit, guarantee.epsilon <= notes["how"].epsilon) == ("patient", True)
+    assert ledger.status("notes").releases == 1
+    assert ledger.verify("notes").ok
+
+
+def test_adapters_are_published_and_losses_are_not(notes):
+    out = notes["out"]
+    names = ["README.md", "adapter_config.json", "adapter_model.safetensors", "record.json"]
+    assert files(out) == names
+    assert "loss" not in (out / "record.json").read_text()
+    assert (notes["own"] / "run" / "trainer_state.json").exists()
+    assert mode(notes["own"]) == 0o700
+    weights = load_file(out / "adapter_model.safetensors")
+    assert all("lora" in name for name in weights)
 
 
 # --- federated_hospitals --------------------------------------------------------------------------

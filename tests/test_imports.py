@@ -10,7 +10,10 @@ import pytest
 
 import sfumato as sf
 
-HEAVY = "torch ibis flwr dp_accounting scipy opendp sqlalchemy pandas matplotlib numpy".split()
+HEAVY = (
+    "torch ibis flwr dp_accounting scipy opendp sqlalchemy pandas matplotlib numpy transformers "
+    "peft accelerate"
+).split()
 
 
 def loaded_after(statement):

@@ -95,6 +95,11 @@ if TYPE_CHECKING:
         ScatteringFeatures,
         StandardizedScattering,
     )
+    from sfumato.learning.huggingface.arguments import PrivacyArguments
+    from sfumato.learning.huggingface.documents import chunk_documents
+    from sfumato.learning.huggingface.losses import class_losses, row_losses, token_losses
+    from sfumato.learning.huggingface.rows import made_up_rows
+    from sfumato.learning.huggingface.trainer import PrivateTrainer, PrivateTrainerMixin
     from sfumato.learning.label_dp import (
         LabelRecipe,
         NumberRecipe,
@@ -174,6 +179,11 @@ _HOMES = {
     "sfumato.learning.features": (
         "PrivatePCA PublicNetwork ScatteringFeatures StandardizedScattering"
     ),
+    "sfumato.learning.huggingface.arguments": "PrivacyArguments",
+    "sfumato.learning.huggingface.documents": "chunk_documents",
+    "sfumato.learning.huggingface.losses": "class_losses row_losses token_losses",
+    "sfumato.learning.huggingface.rows": "made_up_rows",
+    "sfumato.learning.huggingface.trainer": "PrivateTrainer PrivateTrainerMixin",
     "sfumato.learning.label_dp": (
         "LabelRecipe NumberRecipe label_preset number_preset train_label_dp"
     ),
@@ -258,8 +268,11 @@ __all__ = [
     "Pictures",
     "PoissonLots",
     "PrefixError",
+    "PrivacyArguments",
     "PrivacyProfile",
     "PrivatePCA",
+    "PrivateTrainer",
+    "PrivateTrainerMixin",
     "Protected",
     "PublicNetwork",
     "Quantile",
@@ -298,6 +311,8 @@ __all__ = [
     "calibrate_noise",
     "calibrate_sample_rate",
     "calibrate_steps",
+    "chunk_documents",
+    "class_losses",
     "compare",
     "compose",
     "crossover_dimension",
@@ -313,6 +328,7 @@ __all__ = [
     "load_own",
     "load_run",
     "load_table",
+    "made_up_rows",
     "make_model",
     "noisy_count",
     "number_preset",
@@ -323,8 +339,10 @@ __all__ = [
     "protect",
     "read_declaration",
     "repeat",
+    "row_losses",
     "selected_curve",
     "sensitivity",
+    "token_losses",
     "train",
     "train_erm",
     "train_label_dp",

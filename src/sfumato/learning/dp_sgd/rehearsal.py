@@ -185,7 +185,7 @@ class _Rehearsal:
                 self._tape.raise_deferred()
             coarse = self._still.coarse
             _compare_losses(self._losses[rows], losses.detach(), coarse)
-            slow = _slow(self._tape.leaves, losses)
+            slow = _slow(self._tape, losses)
             _require_finite(*slow.values())
             self._tape.clear()
             _compare_gradients({n: g[unit] for n, g in self._gradients.items()}, slow, coarse)
@@ -277,10 +277,10 @@ def _of_first(tape: Tape, losses: Tensor) -> dict[str, Tensor]:
         return {name: piece.weighted_sum(only) for name, piece in found.pieces.items()}
 
 
-def _slow(parameters: Mapping[str, Tensor], losses: Tensor) -> dict[str, Tensor]:
+def _slow(tape: Tape, losses: Tensor) -> dict[str, Tensor]:
     with as_training_error():
-        found = torch.autograd.grad(losses.sum(), list(parameters.values()), allow_unused=True)
-    return {n: g for n, g in zip(parameters, found, strict=True) if g is not None}
+        found = tape.run_backward(losses.sum(), list(tape.leaves.values()))
+    return {n: g for n, g in zip(tape.leaves, found, strict=True) if g is not None}
 
 
 def _same(one: Tensor, two: Tensor | None) -> bool:

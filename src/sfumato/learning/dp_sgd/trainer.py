@@ -286,7 +286,7 @@ class DPSGD(ChargedOnce):
 
     # --- the loop ---------------------------------------------------------------------------------
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Generator[Any]:
         """Made-up batches for the rehearsal, then the physical batches of every lot.
 
         Iterating again after an exception goes on with what is left; a lot that was begun counts.
@@ -459,8 +459,9 @@ class DPSGD(ChargedOnce):
             room = room_for(self.plan.lots, self._copies, self._most_rows, self._ranks.count)
             self._step.compile(self.model, loss, self._recorder.tape, room)
         try:
-            for batch in self:
-                self._learn_from(batch, loss)
+            with contextlib.closing(iter(self)) as batches:  # also if ``after`` raises
+                for batch in batches:
+                    self._learn_from(batch, loss)
         finally:
             self._after = _nothing  # which may hold this trainer, and rows would outlive the run
         return self

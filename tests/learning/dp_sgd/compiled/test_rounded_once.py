@@ -97,15 +97,62 @@ class Deep(nn.Module):
         return self.narrow(torch.nn.functional.gelu(self.wide(x))).float()
 
 
+class Matrix(nn.Module):
+    """What Hugging Face's Conv1D does: (inputs, outputs) on the right of all places in one."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(inputs, outputs) / inputs**0.5)
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x):
+        flat = torch.addmm(self.bias, x.view(-1, x.shape[-1]), self.weight)
+        return flat.view(*x.shape[:-1], -1)
+
+
+class Turned(Deep):
+    def __init__(self):
+        super().__init__()
+        self.wide, self.narrow = Matrix(24, 48), Matrix(48, 32)
+
+
+def test_a_turned_matrix_has_the_sums_of_the_other(monkeypatch):
+    monkeypatch.setattr(settling, "by_kernels", lambda tensor, convolution=False: True)
+    x, found = torch.randn(ROWS, 6, 24), []
+    plain, turned = Deep(), Turned()
+    with torch.no_grad():
+        for one, two in ((plain.wide, turned.wide), (plain.narrow, turned.narrow)):
+            two.weight.copy_(one.weight.T)
+            two.bias.copy_(one.bias)
+
+    def squares(model, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return model(x).square().flatten(1).mean(1)
+
+    for model in (plain, turned):
+        parameters = dict(model.named_parameters())
+        tape, total = Tape(parameters), ClippedSum(parameters, Flat(0.1))
+        with tape.recording(11, 11, learning=True):
+            losses = squares(model, x[:11])
+        tape.gradients(losses.sum())
+        compiled = CompiledSum(model, squares, tape, total, "eager", capture=False)
+        compiled((x,), Part(0, np.arange(ROWS), np.ones(ROWS), ROWS, last=True), 1.0)
+        found.append(total.sums)
+    for name, one in found[0].items():
+        two = found[1][name].T if "weight" in name else found[1][name]
+        assert torch.allclose(one, two, rtol=1e-4, atol=1e-6), name
+
+
+@pytest.mark.parametrize("made", [Deep, Turned])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_bad_unit_spoils_no_ordinary_matrix_product(monkeypatch, bad):
+def test_a_bad_unit_spoils_no_ordinary_matrix_product(monkeypatch, bad, made):
     """Gradients come with 0 in place of what is not finite, and contributions stay within C."""
     monkeypatch.setattr(settling, "by_kernels", lambda tensor, convolution=False: True)
     asked = []
     scaled = products.scaled_sum
     monkeypatch.setattr(products, "scaled_sum", lambda *a: (asked.append(1), scaled(*a))[1])
     torch.manual_seed(0)
-    model = Deep()
+    model = made()
     parameters = dict(model.named_parameters())
     tape, total = Tape(parameters), ClippedSum(parameters, PerLayer({"wide": 0.2, "": 0.1}))
 

@@ -328,7 +328,7 @@ class _WatchedTape(Tape):
         super()._await(call, output, key, site)
 
     def _made_finite(self, call: Any, output: Tensor) -> bool:
-        if call[0] is not F.linear or output.dtype != torch.bfloat16:
+        if call[0] not in (F.linear, torch.addmm) or output.dtype != torch.bfloat16:
             return False
         output.register_hook(lambda grad: torch.nan_to_num(grad, 0.0, 0.0, 0.0))
         return True

@@ -103,6 +103,7 @@ class Product(Piece):
         squares: squared norms, once known.
         all_written: (U, rows, columns), if they were written.
         allowance: what was added to norms for rounding, if anything.
+        turned: whether the parameter is the matrix's transpose.
     """
 
     x: Tensor
@@ -115,6 +116,7 @@ class Product(Piece):
     squares: Tensor | None = None
     all_written: Tensor | None = None
     allowance: Tensor | None = None
+    turned: bool = False
     _way: str = ""
 
     @classmethod
@@ -126,11 +128,12 @@ class Product(Piece):
         units: int,
         shape: tuple[int, ...],
         finite: bool = False,
+        turned: bool = False,
     ) -> Product:
         """From factors of any precision."""
         (x, by_x), (g, by_g) = _shortened(x.contiguous(), units), _shortened(g.contiguous(), units)
         scale = by_x if by_g is None else by_g if by_x is None else by_x * by_g
-        return cls(x, g, geometry, units, shape, scale, finite)
+        return cls(x, g, geometry, units, shape, scale, finite, turned=turned)
 
     def settle(self) -> Piece:
         """Finds the norms, and lets go of the factors if all gradients are written."""
@@ -224,6 +227,6 @@ class Product(Piece):
     def _oriented(self, matrices: Tensor) -> Tensor:
         """(..., rows, taps x channels) as (..., *shape)."""
         if len(self.shape) == 2:
-            return matrices
+            return matrices.mT.contiguous() if self.turned else matrices
         kernel = self.shape[2:]
         return matrices.unflatten(-1, (*kernel, -1)).movedim(-1, -len(kernel) - 1)

@@ -83,7 +83,15 @@ def _(
         raise NotCovered("only a bias and a matrix on the right of the data are known")
     x = _kept_for(use, mat2, mat1)
     use.give(input, lambda grad: Direct(beta * use.places(grad).sum(1)))
-    use.give(mat2, lambda grad: Outer(alpha * use.places(x), use.places(grad), mat2.shape))
+
+    def build(grad: Tensor) -> Piece:
+        if use.finite and alpha == 1:  # of the transpose, whose left factor is the finite one
+            factors = use.factor(grad), use.factor(x)
+            return Outer(*factors, tuple(reversed(mat2.shape)), transposed=True, finite=True)
+        left = use.factor(x) if alpha == 1 else alpha * use.places(x)
+        return Outer(left, use.factor(grad), mat2.shape)
+
+    use.give(mat2, build)
 
 
 @rule(F.embedding)

@@ -32,13 +32,14 @@ def as_factors(piece: Piece) -> Piece:
 
 def _matrix(piece: Outer) -> Piece | None:
     """(U, T, features) factors as images one wide."""
-    if not piece.left.is_floating_point() or piece.transposed:
+    if not piece.left.is_floating_point():
         return None
     x, g = matched(piece.right, piece.left)
     if not (by_kernels(x) and by_kernels(g)):
         return None
     finite = piece.finite and g.dtype == piece.left.dtype
-    return Product.of(x.unsqueeze(2), g.unsqueeze(2), _MATRIX, len(x), tuple(piece.shape), finite)
+    shape, turned = tuple(piece.shape), piece.transposed
+    return Product.of(x.unsqueeze(2), g.unsqueeze(2), _MATRIX, len(x), shape, finite, turned)
 
 
 def _kernel(piece: Convolution) -> Piece | None:

@@ -27,8 +27,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils.hooks import RemovableHandle
 
+from sfumato.learning.dp_sgd.gradients.checkpointed import hooks_here, run_backward
 from sfumato.learning.dp_sgd.gradients.decomposed import DECOMPOSED
 from sfumato.learning.dp_sgd.gradients.fallback import give_fallback, pull_back
+from sfumato.learning.dp_sgd.gradients.graph import first_nodes
 from sfumato.learning.dp_sgd.gradients.layout import AmbiguousLayout, find_layout
 from sfumato.learning.dp_sgd.gradients.memory import Scratch
 from sfumato.learning.dp_sgd.gradients.pieces import Direct, Outer, Piece, Stacked, combine
@@ -136,6 +138,7 @@ class Tape(TorchFunctionMode):
         self._rows = self._units = 0
         self._learning = False
         self._active = False
+        self._replaying = False
         self._calls = []
         self.clear()
 
@@ -149,6 +152,7 @@ class Tape(TorchFunctionMode):
         self._derived: list[_Derived] = []
         self._counts: Counter[str] = Counter()
         self._deferred: Exception | None = None
+        self._checkpointed = False
 
     def stand_in(self, name: str, tensor: Tensor) -> None:
         """From now on ``tensor`` is used in place of a parameter that is held in parts."""
@@ -191,6 +195,10 @@ class Tape(TorchFunctionMode):
     ) -> Any:
         """Runs the function, and notes it if a tracked tensor is among its arguments."""
         kwargs = kwargs or {}
+        if self._replaying and not torch.is_grad_enabled():  # the backward pass itself
+            return func(*args, **kwargs)
+        if not self._checkpointed:
+            self._checkpointed = hooks_here() is not None
         if self.on_call is not None:
             replaced = self.on_call(func, args, kwargs)
             if replaced is not NotImplemented:
@@ -216,7 +224,7 @@ class Tape(TorchFunctionMode):
 
     def _defer(self, error: Exception) -> None:
         """Keeps the first refusal until the backward pass: a forward pass is the user's own."""
-        if self._deferred is None:
+        if self._deferred is None and not self._replaying:
             self._deferred = error
 
     def raise_deferred(self) -> None:
@@ -293,14 +301,26 @@ class Tape(TorchFunctionMode):
     def _derive(self, call: _Function, outputs: list[Tensor], tracked: list[Tensor]) -> None:
         parents = tuple({id(t): t for t in tracked}.values())
         self._need(parents)
-        self._counts.update(self._names[id(p)] for p in parents)
-        root = self._names[id(parents[0])].split(" (")[0]
-        base = f"{root} ({function_name(call[0])} {len(self._derived)}"
-        names = tuple(f"{base}.{i})" for i in range(len(outputs)))
-        self._derived.append(_Derived(*call, parents, names))
+        if self._replaying:
+            names = self._names_given(call, parents)
+        else:
+            self._counts.update(self._names[id(p)] for p in parents)
+            root = self._names[id(parents[0])].split(" (")[0]
+            base = f"{root} ({function_name(call[0])} {len(self._derived)}"
+            names = tuple(f"{base}.{i})" for i in range(len(outputs)))
+            self._derived.append(_Derived(*call, parents, names))
         for name, output in zip(names, outputs, strict=True):
             self._tracked[id(output)] = (name, output)
             self._names[id(output)] = name
+
+    def _names_given(self, call: _Function, parents: tuple[Tensor, ...]) -> tuple[str, ...]:
+        """What a call on parameters alone was named when its part ran first."""
+        named = [self._names[id(p)] for p in parents]
+        for made in self._derived:
+            alike = made.function == call[0] and _plain(made.args, made.kwargs) == _plain(*call[1:])
+            if alike and [self._names[id(p)] for p in made.parents] == named:
+                return made.names
+        raise NotCovered(f"{function_name(call[0])} was not called in the part's first run")
 
     def _await(self, call: _Function, output: Tensor, key: _Key, site: Site) -> None:
         func, args, kwargs = call
@@ -320,6 +340,8 @@ class Tape(TorchFunctionMode):
                 give_fallback(use, func, args, kwargs, self._rows)
             except NotCovered as error:
                 raise refusal or error from error
+        if self._replaying:  # what it keeps, the checkpoint has now
+            return
         awaited = _Call(use, key, get_gradient_edge(output))
         self._calls.append(awaited)
         self._counts.update(key.targets)
@@ -332,6 +354,7 @@ class Tape(TorchFunctionMode):
     # --- while the backward pass runs -------------------------------------------------------------
 
     def _receive(self, call: _Call, grad: Tensor) -> None:
+        call.use.load()  # in the user's precision, if a part of the model runs again for it
         with torch.no_grad(), torch.autocast(grad.device.type, enabled=False), full_precision():
             call.use.check_kept()
             for target, build in call.use.builds.items():
@@ -350,17 +373,29 @@ class Tape(TorchFunctionMode):
         try:
             starts = self._starts()
             if starts:
-                torch.autograd.grad(total, [self._calls[i].edge for i in starts], allow_unused=True)
+                self.run_backward(total, [self._calls[i].edge for i in starts])
             with torch.no_grad(), full_precision():
                 return Gradients(self._units, self._gather())
         finally:
             self.clear()
 
+    def run_backward(self, total: Tensor, inputs: list[Any]) -> tuple[Tensor | None, ...]:
+        """``torch.autograd.grad``; the tape watches the second runs of checkpointed parts."""
+        if not self._checkpointed:
+            return torch.autograd.grad(total, inputs, allow_unused=True)
+        self._replaying = True
+        try:
+            with self:
+                return run_backward(total, inputs)
+        finally:
+            self._replaying = False
+
     def _starts(self) -> list[int]:
         """The calls from which no other call can be reached: a backward pass to them meets all."""
         structure = tuple(call.key for call in self._calls)
         if structure not in self._inputs_by_structure:
-            self._inputs_by_structure[structure] = _first_calls(self._calls)
+            nodes = [call.edge.node for call in self._calls]
+            self._inputs_by_structure[structure] = first_nodes(nodes)
         return self._inputs_by_structure[structure]
 
     def _gather(self) -> dict[str, Piece]:
@@ -391,6 +426,12 @@ class Tape(TorchFunctionMode):
         return {n: Direct(g) for n, g in zip(parents, gradients, strict=True)}
 
 
+def _plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """What a call was given besides tensors."""
+    leaves = pytree.tree_leaves((args, kwargs))
+    return [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+
+
 def _along_first(derived: _Derived) -> bool:
     dim = derived.kwargs.get("dim", derived.args[2] if len(derived.args) > 2 else 0)
     return dim == 0
@@ -404,31 +445,3 @@ def _tensors(value: Any) -> list[Tensor]:
     if isinstance(value, (list, tuple)):
         return [item for item in value if isinstance(item, Tensor)]
     return []
-
-
-def _first_calls(calls: list[_Call]) -> list[int]:
-    """Positions of calls that depend on no other call, found by walking the autograd graph."""
-    nodes = {call.edge.node for call in calls}
-    reaches: dict[Node, bool] = {}
-
-    def below(start: Node) -> bool:
-        """Whether a recorded node lies beyond ``start``."""
-        stack: list[Node] = [start]
-        while stack:
-            node = stack[-1]
-            if node in reaches:
-                stack.pop()
-                continue
-            nexts = [n for n, _ in node.next_functions if n is not None]
-            waiting = [n for n in nexts if n not in nodes and n not in reaches]
-            if any(n in nodes or reaches.get(n, False) for n in nexts):
-                reaches[node] = True
-                stack.pop()
-            elif waiting:
-                stack.extend(waiting)
-            else:
-                reaches[node] = False
-                stack.pop()
-        return reaches[start]
-
-    return [i for i, call in enumerate(calls) if not below(call.edge.node)]

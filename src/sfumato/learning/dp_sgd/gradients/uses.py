@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from sfumato.learning.dp_sgd.gradients.checkpointed import Awaited, hooks_here
 from sfumato.learning.dp_sgd.gradients.layout import Layout, by_unit, rows_first
 from sfumato.learning.dp_sgd.gradients.memory import Scratch
 from sfumato.learning.dp_sgd.gradients.pieces import Piece, exact
@@ -48,6 +49,7 @@ class Use:
     finite: bool = False
     builds: dict[int, Build] = field(default_factory=dict[int, Build])
     kept: list[tuple[Tensor, int]] = field(default_factory=list[tuple[Tensor, int]])
+    awaited: list[Awaited] = field(default_factory=list[Awaited])
 
     @property
     def layout(self) -> Layout:
@@ -72,10 +74,27 @@ class Use:
         self.builds[id(target)] = build
 
     def keep(self, tensor: Tensor) -> Tensor:
-        """Holds an activation until the backward pass, and notes that it may not change."""
+        """Holds an activation until the backward pass, and notes that it may not change.
+
+        In a checkpointed part the checkpoint holds it, and its numbers come with :meth:`load`.
+        """
+        hooks = hooks_here()
+        if hooks is not None:
+            self.awaited.append(Awaited(tensor, hooks))
+            return self.awaited[-1].shell
         held = tensor.detach()
         self.kept.append((tensor, tensor._version))
         return held
+
+    def load(self) -> None:
+        """Fetches what checkpoints hold, which runs their parts again.
+
+        Raises:
+            NotCovered: if an activation was modified in place after it was used.
+        """
+        if not all(each.load() for each in self.awaited):
+            raise NotCovered("an activation it used was modified in place afterwards")
+        self.awaited.clear()
 
     def check_kept(self) -> None:
         """Raises if an activation was modified in place after it was used."""
