@@ -66,7 +66,7 @@ def make_plan(
     more["neighbours"] = more["neighbours"] or relation
     more["unit"] = more["unit"] or default_unit
     more["schedule"] = more["schedule"] or NoiseSchedule()
-    more["correlation"] = more["correlation"] or IndependentNoise()
+    more["correlation"] = more.get("correlation") or IndependentNoise()
     return TrainingPlan.make(made, clipping, delta=delta, **more)
 
 
