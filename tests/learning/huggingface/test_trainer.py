@@ -51,6 +51,20 @@ def test_it_is_the_plain_loop_step_by_step(make, make_model):
     assert trainer.plan.event == plain.plan.event
 
 
+@pytest.mark.parametrize("make_model", [gpt2, bert], ids=["GPT-2", "BERT"])
+def test_a_plain_loop_needs_no_example(make_model):
+    """Made-up zeros and ones will do, masks that leave nothing to attend to included."""
+    model = make_model(dropout=0.1)
+    data = texts() if make_model is gpt2 else texts() | {"labels": torch.arange(ROWS) % 3}
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    plain = sf.DPSGD(
+        model, optimizer, data, public_size=ROWS, lot_size=8, steps=2, noise_multiplier=1.0,
+        delta=1e-4,
+    )  # fmt: skip
+    plain.fit(sf.row_losses)
+    assert plain.steps_taken == 2
+
+
 def test_without_noise_and_clipping_it_is_their_trainer(make, tmp_path):
     """One whole lot of rows of one length, each divided by all of its labels, as theirs is."""
     data = texts(8, full=True)
