@@ -6,6 +6,8 @@ import torch
 transformers = pytest.importorskip("transformers")
 
 import sfumato as sf  # noqa: E402
+from sfumato.core.randomness import SeededCoins  # noqa: E402
+from sfumato.learning.dp_sgd.noise import CoinNoise  # noqa: E402
 
 WORDS, LENGTH, ROWS = 13, 6, 40
 
@@ -70,6 +72,48 @@ def items(rows=ROWS, seed=0):
         {"input_ids": ids[:n].tolist(), "labels": ids[:n].tolist()}
         for ids, n in zip(found["input_ids"], lengths, strict=True)
     ]
+
+
+class NoNoise:
+    name, private = "none", False
+
+    def normal(self, like, std):
+        return torch.zeros_like(like)
+
+
+def seeded(seed=7):
+    coins = SeededCoins(seed)
+    return {"coins": coins, "noise": CoinNoise(SeededCoins(seed + 1))}
+
+
+def budget(path, epsilon=100.0):
+    ledger = sf.Ledger(path)
+    ledger.create("texts", sf.Budget(epsilon, 2e-4, opaque_delta=1e-4))
+    return ledger
+
+
+def weights(model):
+    return {name: p.detach().clone() for name, p in model.named_parameters()}
+
+
+def same(one, two):
+    return one.keys() == two.keys() and all(torch.equal(v, two[n]) for n, v in one.items())
+
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, i):
+        return self.rows[i]
+
+
+def public_rows():
+    found = texts(12, seed=3)
+    return Rows([{name: value[i] for name, value in found.items()} for i in range(12)])
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 import pytest
 import torch
 import transformers
-from tests.learning.huggingface.conftest import gpt2, texts
-from tests.learning.huggingface.test_trainer import public_rows
+from tests.learning.huggingface.conftest import gpt2, public_rows, texts
 from transformers import EarlyStoppingCallback, HfArgumentParser, TrainingArguments
 
 import sfumato as sf
