@@ -115,7 +115,10 @@ def _opacus(x, y, options: argparse.Namespace) -> float:
         for part in lot.to(options.device).split(most):
             rows = part.repeat_interleave(copies)
             _losses(model, flip_and_shift(x[rows]), y[rows]).sum().backward()
-            each = [p.grad_sample.view(len(part), copies, -1).mean(1) for p in whole.parameters()]
+            each = [
+                p.grad_sample.float().view(len(part), copies, -1).mean(1)
+                for p in whole.parameters()
+            ]
             norms = torch.stack([g.square().sum(1) for g in each]).sum(0).sqrt()
             scale = (1.0 / norms).clamp(max=1.0)
             for t, g in zip(total, each, strict=True):
