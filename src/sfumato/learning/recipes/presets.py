@@ -167,9 +167,9 @@ def _tramer_mnist(epsilon: float, size: int, shape: tuple[int, ...]) -> Recipe:
     """Softmax regression on scattering features, with the settings published for MNIST.
 
     Lots of 4096, 40 epochs, learning rate 8, momentum 0.9, clip norm 0.1 at epsilon 3. Two things
-    are otherwise than published: features are normalised within one image, not by private
-    statistics, which does better on MNIST; and weights are averaged, as of all the others. With
-    more noise the learning rate is lower, as of the other linear models.
+    are otherwise: features are normalised within one image (27 groups), as the paper does for
+    Fashion-MNIST, where for MNIST it has private statistics; and weights are averaged, as of the
+    other recipes. With more noise the learning rate is lower, as of the other linear models.
     """
     recipe = Recipe(
         model="linear",
@@ -181,7 +181,10 @@ def _tramer_mnist(epsilon: float, size: int, shape: tuple[int, ...]) -> Recipe:
         clip=Flat(0.1),
         rate=Rate(8.0),
         ema_decay=0.99,
-        origin=f"{_TRAMER}, as published for MNIST; normalisation chosen on MNIST",
+        origin=(
+            "Tramèr and Boneh, arXiv:2011.11660: as published for MNIST, normalised as for "
+            f"Fashion-MNIST; {_AVERAGED}"
+        ),
     )
     return _slowed(recipe, size, 0.0049)
 
