@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from sfumato.learning.dp_sgd import PerLayer
-from sfumato.learning.features import PrivatePCA
+from sfumato.learning.dp_sgd import Flat, PerLayer
+from sfumato.learning.features import PrivatePCA, ScatteringFeatures
 from sfumato.learning.models import make_model
 from sfumato.learning.recipes import Recipe, preset, preset_names
 from sfumato.learning.recipes.inputs import input_shape
@@ -101,6 +101,19 @@ def test_the_paper_s_network_with_other_settings(toy):
         assert recipe.rate.start == pytest.approx(0.0065 / noise)
     other = preset("pca-mlp", facts_of(toy, (4, 4, 1), 2_000), epsilon=4)
     assert other.features == PrivatePCA(16, 5.0)
+
+
+def test_settings_published_for_mnist(toy):
+    """At epsilon 3 for so many records; with more noise, or fewer records, smaller steps."""
+    recipe = check(toy, "tramer-mnist", GREY, 3.0, 60_000)
+    assert (recipe.lot_size, recipe.epochs, recipe.rate.start) == (4096, 40, 8.0)
+    assert (recipe.momentum, recipe.clip) == (0.9, Flat(0.1))
+    assert recipe.features == ScatteringFeatures()
+    assert "as published for MNIST" in recipe.origin
+    stricter = preset("tramer-mnist", facts_of(toy, GREY, 60_000), epsilon=1)
+    noise = stricter.plan(60_000).noise_multiplier / stricter.lot_size
+    assert stricter.rate.start == pytest.approx(0.0049 / noise)
+    assert stricter.rate.start < 8.0
 
 
 def test_photographs_have_opponent_colours(toy):
