@@ -6,6 +6,8 @@ import math
 import time
 from typing import final
 
+from sfumato.core import validation
+
 __all__ = ["Clock", "OutOfTime"]
 
 
@@ -18,11 +20,13 @@ class Clock:
     """Says when a run should stop.
 
     Args:
-        minutes: from now on; None for never.
+        minutes: from now on, 0 or more; None for never.
     """
 
     def __init__(self, minutes: float | None = None) -> None:
-        self._ends = math.inf if minutes is None else time.monotonic() + 60 * minutes
+        self._ends = math.inf
+        if minutes is not None:
+            self._ends = time.monotonic() + 60 * validation.non_negative("minutes", minutes)
 
     @property
     def over(self) -> bool:

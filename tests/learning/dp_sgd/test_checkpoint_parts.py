@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sfumato as sf
 from sfumato.learning.dp_sgd import checkpoints as module
 from sfumato.learning.dp_sgd.checkpoint_parts import divided, joined
 from sfumato.learning.dp_sgd.checkpoints import Checkpoint, Checkpoints
@@ -92,3 +93,79 @@ def test_parts_of_a_crash_are_no_checkpoint(small, monkeypatch):
     small.save(Checkpoint(4, tensors(4), {}))
     left = {p.name.partition(".")[0] for p in small.folder.glob("*.part-*")}
     assert left == {p.stem for p in small._files()}
+
+
+def test_pieces_of_another_size_are_noticed():
+    groups, cut = divided({"w": torch.arange(40.0)}, 64)
+    with pytest.raises(ValueError, match="pieces of 'w'"):
+        joined(groups, {"w": [41]})
+    with pytest.raises(KeyError):
+        joined(groups, cut | {"v": [2]})
+
+
+# --- a checkpoint when one wants it ---------------------------------------------------------------
+
+
+def trainer(folder, **more):
+    torch.manual_seed(0)
+    x = torch.randn(60, 3)
+    data = (x, (x[:, 0] > 0).long())
+    model = torch.nn.Linear(3, 2)
+    own = {"noise_multiplier": 2.0, "steps": 6, "delta": 1e-4, "lot_size": 20} | more
+    return sf.DPSGD(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), data, public_size=60,
+        checkpoints=folder, checkpoint_every=100, **own,
+    )  # fmt: skip
+
+
+def losses(model, inputs, labels):
+    return torch.nn.functional.cross_entropy(model(inputs), labels, reduction="none")
+
+
+@pytest.mark.parametrize("batch_size", [None, 7])
+def test_what_is_saved_is_what_is_in_the_weights(tmp_path, batch_size):
+    """Left after a saved step, the run goes on with the next, and the record counts none lost."""
+    run = trainer(tmp_path / "a", batch_size=batch_size)
+    for inputs, labels in run:
+        run.backward(losses(run.model, inputs, labels))
+        if not run.rehearsing and run._just_taken == 3:
+            run.save()
+            break
+    weight = run.model.weight.detach().clone()
+    again = trainer(tmp_path / "a", batch_size=batch_size).resume()
+    assert again.steps_taken == 3
+    assert torch.equal(again.model.weight, weight)
+    again.fit(losses)
+    assert again.record.facts["steps_lost"] == 0
+
+
+def test_lots_fetched_ahead_count_as_lost(tmp_path):
+    run = trainer(tmp_path / "a", workers=1)
+
+    def after(step):
+        if step == 2:
+            run.save()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run.fit(losses, after=after)
+    again = trainer(tmp_path / "a", workers=1).resume()
+    assert again.record.facts["steps_lost"] == again.steps_taken - 2
+
+
+def test_saving_at_another_moment_is_refused(tmp_path):
+    run = trainer(tmp_path / "a", ema_decay=0.9)
+    refused = pytest.raises(sf.TrainingError, match="save")
+    with refused:
+        run.save()
+    for inputs, labels in run:
+        with refused:  # in the rehearsal, or while a batch is out
+            run.save()
+        run.backward(losses(run.model, inputs, labels))
+        if not run.rehearsing:
+            with run.averaged(), refused:
+                run.save()
+            run.save()
+    nowhere = trainer(None, steps=1)
+    with pytest.raises(ValueError, match="nowhere to save"):
+        nowhere.fit(losses, after=lambda step: nowhere.save())

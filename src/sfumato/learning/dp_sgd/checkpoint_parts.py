@@ -10,6 +10,7 @@ True
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 import torch
@@ -57,6 +58,7 @@ def joined(
 
     Raises:
         KeyError: if a piece is missing.
+        ValueError: if pieces do not make up a tensor of its shape.
     """
     found = {name: tensor for group in groups for name, tensor in group.items()}
     for name, shape in cut.items():
@@ -65,5 +67,8 @@ def joined(
             pieces.append(piece)
         if not pieces:
             raise KeyError(name)
-        found[name] = torch.cat(pieces).reshape(shape)
+        whole = torch.cat(pieces)
+        if whole.numel() != math.prod(shape):
+            raise ValueError(f"pieces of {name!r} do not make up its shape")
+        found[name] = whole.reshape(shape)
     return found

@@ -106,11 +106,6 @@ class ClippedSum:
         self.facts = LotFacts()
 
     @property
-    def begun(self) -> bool:
-        """Whether something was added since the last start."""
-        return self._sums is not None
-
-    @property
     def sums(self) -> dict[str, Tensor]:
         """Each parameter's sum so far, by name."""
         if self._sums is None:

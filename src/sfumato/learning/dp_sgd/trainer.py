@@ -245,6 +245,7 @@ class DPSGD(ChargedOnce):
         self._is_out = self._looping = False
         self._after: Callable[[int], object] = _nothing
         self._steps_taken = 0
+        self._just_taken: int | None = None  # steps in the weights, from a step to the next batch
 
     # --- what it promises -------------------------------------------------------------------------
 
@@ -398,7 +399,7 @@ class DPSGD(ChargedOnce):
         return agreement.telling(self._ranks)
 
     def _hand_out(self, batch: Any) -> Iterator[Any]:
-        self._is_out = True
+        self._is_out, self._just_taken = True, None
         yield batch
         if self._is_out:
             raise TrainingError(
@@ -492,6 +493,7 @@ class DPSGD(ChargedOnce):
         if self._average is not None:
             self._average.update()
         self._watch.accept_weights()
+        self._just_taken = part.step + 1
         self._resuming.after(part.step + 1)
         self._step.report(self._progress, part.step)
         self._after(part.step + 1)
@@ -514,13 +516,18 @@ class DPSGD(ChargedOnce):
             self._watch.accept_weights()
 
     def save(self) -> None:
-        """Writes a checkpoint now: after a step, in :meth:`fit`'s ``after``, or in one's own loop.
+        """Writes a checkpoint of the step just taken; on all ranks at once.
 
-        Whoever leaves the loop then loses no step.
+        To be called in :meth:`fit`'s ``after``, or after ``backward`` in one's own loop. Whoever leaves the loop then loses no step, but for lots that ``workers`` had fetched ahead,
+        and for the rest of an epoch of shuffled lots: these count as taken.
         """
-        if not self._looping or self._step.sum.begun:
-            raise TrainingError("save() comes after a step, inside the loop, between two lots")
-        self._resuming.save(self.steps_taken)
+        applied = self._average is not None and self._average.is_applied
+        if not self._looping or self._just_taken is None or applied:
+            raise TrainingError(
+                "save() comes after a step, before the next batch, outside of averaged(): in "
+                "fit's after=, or after the backward that completes a lot"
+            )
+        self._resuming.save(self._just_taken)
 
     def _in_parts(self) -> None:
         """Before weights change: whole copies of sharded ones would be out of date."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from sfumato.core.records import Record
@@ -19,7 +20,7 @@ def public_record(
 ) -> Record:
     """The engine's record, with the recipe and what is public about data and results."""
     record = trainer.record
-    record.parameters = {**record.parameters, "recipe": recipe.to_dict()}
+    record.parameters = {**record.parameters, "recipe": _told(recipe)}
     record.facts |= {
         "data": {
             "name": data.name,
@@ -40,6 +41,14 @@ def public_record(
         record.facts["accuracy"] = evaluation.points[-1].accuracy
         record.facts["curve"] = [point.to_dict() for point in evaluation.points]
     return record
+
+
+def _told(recipe: Recipe) -> dict[str, Any]:
+    """The recipe; of public weights the name of their file, not where it is on this machine."""
+    told = recipe.to_dict()
+    if recipe.start is not None:
+        told["start"] |= {"path": Path(recipe.start.path).name}
+    return told
 
 
 def _test_set(data: Dataset, evaluation: Evaluation) -> str:

@@ -35,6 +35,7 @@ from sfumato.core.records import Record
 from sfumato.data import Dataset
 from sfumato.learning.clock import Clock, OutOfTime
 from sfumato.learning.dp_sgd.deferred import Deferred
+from sfumato.learning.dp_sgd.distributed import find_ranks
 from sfumato.learning.dp_sgd.noise import NoiseSource
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.trainer import DPSGD
@@ -147,6 +148,11 @@ def train(
         OutOfTime: if the minutes were over before the run was.
     """
     clock = Clock(minutes)
+    if find_ranks().count > 1:
+        raise ValueError(
+            "a recipe is trained in one process: leave out torchrun, or train with DPSGD in a loop "
+            "of your own"
+        )
     if minutes is not None and out is None:
         raise ValueError("minutes needs a folder to go on from: give out")
     folder = None if out is None else RunFolder(out)
