@@ -133,6 +133,7 @@ ENGINES = {
     "plain": _ALL["plain"],
     "plain, checkpointed": checkpointed(_ALL["plain"]),
     "plain+compile": _ALL["plain+compile"],
+    "plain+compile, graphs": _ALL["plain+compile, graphs"],
     "sfumato": _ALL["sfumato"],
     "sfumato, checkpointed": checkpointed(_ALL["sfumato"]),
     "sfumato+compile": _ALL["sfumato+compile"],

@@ -518,8 +518,9 @@ class DPSGD(ChargedOnce):
     def save(self) -> None:
         """Writes a checkpoint of the step just taken; on all ranks at once.
 
-        To be called in :meth:`fit`'s ``after``, or after ``backward`` in one's own loop. Whoever leaves the loop then loses no step, but for lots that ``workers`` had fetched ahead,
-        and for the rest of an epoch of shuffled lots: these count as taken.
+        To be called in :meth:`fit`'s ``after``, or after ``backward`` in one's own loop. Whoever
+        leaves the loop then loses no step, but for lots that ``workers`` had fetched ahead, and for
+        the rest of an epoch of shuffled lots: these count as taken.
         """
         applied = self._average is not None and self._average.is_applied
         if not self._looping or self._just_taken is None or applied:
