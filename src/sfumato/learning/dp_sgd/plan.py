@@ -305,7 +305,8 @@ class TrainingPlan:
         if max(counts, default=0) > self.steps:
             validation.fail("steps", f"at most the plan's {self.steps}", max(counts))
         even = self.schedule.is_constant and not self.lots.whole_epochs
-        if self.accountant is Accountant.PLD and even and len(counts) > 1:
+        apart = self.correlation.independent or self.correlation.reach <= self.lots.cycle
+        if self.accountant is Accountant.PLD and even and apart and len(counts) > 1:
             return self._curve(counts)
         return [self._account(self.event_of(n)).epsilon for n in counts]
 

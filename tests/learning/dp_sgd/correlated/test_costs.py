@@ -103,6 +103,24 @@ def test_calibration_with_sampling_and_the_length_that_fits():
     assert made.epsilon_after(points) == pytest.approx(singly, rel=1e-3)
 
 
+@pytest.mark.parametrize("correlation", ALL)
+@pytest.mark.parametrize(
+    "lots", [STREAM, CYCLIC, sf.CyclicPoissonLots(50, 200, 4), sf.ShuffledLots(50, 1000)]
+)
+def test_epsilon_after_is_never_below_the_account_of_those_steps(correlation, lots):
+    """Where columns overlap, a later turn costs more than the first did, without sampling, too."""
+    steps = 20 if lots.kind == "shuffled" else 40
+    if lots.sample_rate < 1 and correlation.reach > lots.cycle:
+        with pytest.raises(ValueError, match="not reach further"):
+            plan(correlation, lots, 4.0, steps)
+        return
+    made, points = plan(correlation, lots, 4.0, steps), [1, 9, 20, steps]
+    singly = [account(made.event_of(n), DELTA, neighbours="zero-out").epsilon for n in points]
+    together = made.epsilon_after(points)
+    assert all(one >= two * (1 - 1e-3) for one, two in zip(together, singly, strict=True))
+    assert together[-1] >= made.guarantee.epsilon * (1 - 1e-3)
+
+
 def test_parts_of_a_run_count_everything_before():
     made = plan(sf.BandedNoise(8), steps=60)
     assert made.event_between(30, 40) == made.event_of(40)
