@@ -322,8 +322,8 @@ def test_more_buffers_are_never_noisier(steps):
 def test_noise_of_falling_coefficients_does_not_explode(rest, first):
     falling = sorted([first, *rest], reverse=True)
     variances = BandedNoise(len(falling), falling).prefix_variances(500)
-    # (1 - x) c(x) = 1 - p(x), p what c falls by from step to step: a distribution. So its inverse is
-    # a renewal sequence, within 0 and 1, whose squares sum to 500; and c's are at most 1 each.
+    # (1 - x) c(x) = 1 - p(x), p what c falls by at each step: a distribution. So its inverse is a
+    # renewal sequence, within 0 and 1, whose squares sum to 500; and c's are at most 1 each.
     assert variances.max() <= 500 * len(falling) * 1.001
 
 
