@@ -178,6 +178,11 @@ def test_workers_read_streams_of_their_own(tmp_path, workers):
     assert data[1] == 1
 
 
+def test_a_worker_s_stream_that_ends_early_is_an_error_here_too():
+    with pytest.raises(StreamError, match="declare as many as there are"):
+        lots_of(InOrder(lambda: texts(None), 10, read=parsed), workers=2)
+
+
 def test_streams_that_are_read_once_have_no_workers():
     once = iter(texts(None))
     with pytest.raises(ValueError, match="workers must be 0 for a stream that can be read only"):
