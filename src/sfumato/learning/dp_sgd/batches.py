@@ -27,7 +27,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from sfumato.core import validation
 from sfumato.learning.dp_sgd.augmenting import same_coins
 from sfumato.learning.dp_sgd.deferred import Deferred
-from sfumato.learning.dp_sgd.errors import TrainingError
+from sfumato.learning.dp_sgd.errors import StreamError, TrainingError
+from sfumato.learning.dp_sgd.in_order import InOrder
 from sfumato.learning.dp_sgd.structure import (
     common_length,
     map_leaves,
@@ -56,7 +57,8 @@ class Source:
         example: a few public, plausible rows (for tensors of the same structure as ``data``, for a
             data set a list of items), for :meth:`imitation` to use instead of made-up ones. A data
             set's rows that cannot be read, or not collated, then count as the first of them;
-            without it what the data set raises is raised.
+            without it what the data set raises is raised. A stream that is too short is an error
+            either way.
 
     Raises:
         ValueError: if rows cannot be told from ``data``, naming the remedy.
@@ -85,6 +87,8 @@ class Source:
                 require_same_structure(self._data, example)
             self._example = example
         else:
+            if self.workers and isinstance(data, InOrder):
+                data.check_reopens()
             self._items = _Items(data, collate, example)
             self._length = len(data)
 
@@ -184,6 +188,8 @@ class _Items:
             item = self.data[index]
             # With the user's own collate, items of different shapes may be meant.
             fits = not self._usual or structure_of(item) == structure_of(default)
+        except StreamError:  # about the declared number of rows: the rest would all be defaults
+            raise
         except Exception:  # whatever a private row makes the user's code do
             return default
         return item if fits else default

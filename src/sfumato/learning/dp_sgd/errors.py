@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["TrainingError"]
+__all__ = ["StreamError", "TrainingError"]
 
 
 class TrainingError(ValueError):
     """The model, the loss or the loop is not one that can be trained privately; says the remedy."""
+
+
+class StreamError(TrainingError):
+    """A stream has not the rows that were declared; never taken for one bad row."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.accounting import Accountant, account, calibrate
 from sfumato.learning.dp_sgd.clipping import Clipping
+from sfumato.learning.dp_sgd.correlated.strategies import Correlation
 from sfumato.learning.dp_sgd.schedules import NoiseSchedule
 
 if TYPE_CHECKING:
@@ -35,11 +36,14 @@ def calibrated(draft: TrainingPlan, clipping: Clipping, epsilon: float) -> Train
     return replace(draft, clipping=clipping, noise_multiplier=noise)
 
 
-def lengthened(draft: TrainingPlan, epsilon: float) -> TrainingPlan:
-    """With the most steps that meet the target."""
+def lengthened(draft: TrainingPlan, correlation: Correlation, epsilon: float) -> TrainingPlan:
+    """With the most steps that meet the target, and noise that is correlated for so many."""
+    # The cost of columns that do not overlap is the same whatever their coefficients are.
+    apart = correlation.independent or correlation.reach <= draft.lots.participation(1)[1]
+    tried = draft.correlation if apart else correlation
 
     def cost(steps: int, accountant: Accountant) -> float:
-        trial = replace(draft, steps=steps, accountant=accountant)
+        trial = replace(draft, steps=steps, accountant=accountant, correlation=tried)
         return account(
             trial.event, draft.delta, neighbours=draft.neighbours, accountant=accountant
         ).epsilon
@@ -62,7 +66,7 @@ def lengthened(draft: TrainingPlan, epsilon: float) -> TrainingPlan:
     most = _most(fits_by(Accountant.RDP), 1)  # quick, and close from below
     if draft.accountant is Accountant.PLD:
         most = _most(fits_by(Accountant.PLD), most, 1.1)
-    return replace(draft, steps=most)
+    return replace(draft, steps=most, correlation=correlation)
 
 
 def _most(fits: Callable[[int], bool], guess: int, factor: float = 2.0) -> int:

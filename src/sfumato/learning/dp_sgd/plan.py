@@ -71,7 +71,8 @@ class TrainingPlan:
         before: what is released from the same data before the first step and for it, such as a
             private choice of features; counted as a part of the run.
         correlation: how the noise of different steps is correlated; z is then over what one
-            participation of one unit moves the whole release by.
+            participation of one unit moves the whole release by. Coefficients that were left open
+            are filled in for these steps.
     """
 
     lots: Lots
@@ -90,15 +91,17 @@ class TrainingPlan:
     correlation: Correlation = _INDEPENDENT
 
     def __post_init__(self) -> None:
+        steps = validation.count("steps", self.steps)
         values: dict[str, Any] = {
             "noise_multiplier": _noise(self.noise_multiplier),
-            "steps": validation.count("steps", self.steps),
+            "steps": steps,
             "delta": validation.open_probability("delta", self.delta),
             "neighbours": Neighbours.parse(self.neighbours),
             "unit": validation.name("unit", self.unit),
             "records_per_unit": validation.count("records_per_unit", self.records_per_unit),
             "accountant": validation.choice("accountant", self.accountant, Accountant),
             "clipping": self.clipping.resolved(self.lots.expected_size),
+            "correlation": self.correlation.resolved(steps),
         }
         if self.claimed_epsilon is not None:
             claimed = validation.positive("claimed_epsilon", self.claimed_epsilon)
@@ -198,7 +201,9 @@ class TrainingPlan:
         if draft.lots.overflow(1) > 0 and claimed_epsilon is None:
             draft = replace(draft, claimed_epsilon=target)
         draft._check_before(target)
-        return calibrated(draft, clipping, target) if length else lengthened(draft, target)
+        if length:
+            return calibrated(draft, clipping, target)
+        return lengthened(draft, correlation, target)
 
     # --- what it costs --------------------------------------------------------------------------
 
@@ -305,7 +310,8 @@ class TrainingPlan:
         if max(counts, default=0) > self.steps:
             validation.fail("steps", f"at most the plan's {self.steps}", max(counts))
         even = self.schedule.is_constant and not self.lots.whole_epochs
-        if self.accountant is Accountant.PLD and even and len(counts) > 1:
+        apart = self.correlation.independent or self.correlation.reach <= self.lots.cycle
+        if self.accountant is Accountant.PLD and even and apart and len(counts) > 1:
             return self._curve(counts)
         return [self._account(self.event_of(n)).epsilon for n in counts]
 

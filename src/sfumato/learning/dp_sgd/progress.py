@@ -38,7 +38,8 @@ class Facts:
         loss: mean over the lot.
         epsilon: spent so far.
         clipped: the fraction of gradients that were clipped.
-        signal_to_noise: the length of the clipped sum over that of the noise.
+        signal_to_noise: the length of the clipped sum over that of the noise; where noise is
+            correlated, over that of independent noise with the plan's multiplier.
         planned_epsilon: what the whole run will have spent.
     """
 

@@ -243,6 +243,7 @@ class NoisyStep:
         p.grad = given if self.shards is None else as_gradient(given, p)
 
     def _note_signal(self, clean: Iterable[Tensor], std: float) -> None:
+        """For the operator. Of correlated noise the plan's: what is taken back is not counted."""
         for part in clean:
             if self.watched:
                 self._signal.append(torch.linalg.vector_norm(part))

@@ -80,7 +80,7 @@ def test_calibration_meets_its_target(correlation, epochs):
     )  # fmt: skip
     assert 1.98 < made.guarantee.epsilon <= 2
     assert made.steps == 20 * epochs
-    assert made.correlation == correlation
+    assert made.correlation == correlation.resolved(made.steps)
     curve = made.epsilon_after([0, 1, made.steps])
     assert curve[0] == 0
     assert curve[-1] == pytest.approx(made.guarantee.epsilon)
@@ -103,6 +103,24 @@ def test_calibration_with_sampling_and_the_length_that_fits():
     assert made.epsilon_after(points) == pytest.approx(singly, rel=1e-3)
 
 
+@pytest.mark.parametrize("correlation", ALL)
+@pytest.mark.parametrize(
+    "lots", [STREAM, CYCLIC, sf.CyclicPoissonLots(50, 200, 4), sf.ShuffledLots(50, 1000)]
+)
+def test_epsilon_after_is_never_below_the_account_of_those_steps(correlation, lots):
+    """Where columns overlap, a later turn costs more than the first did, without sampling, too."""
+    steps = 20 if lots.kind == "shuffled" else 40
+    if lots.sample_rate < 1 and correlation.reach > lots.cycle:
+        with pytest.raises(ValueError, match="not reach further"):
+            plan(correlation, lots, 4.0, steps)
+        return
+    made, points = plan(correlation, lots, 4.0, steps), [1, 9, 20, steps]
+    singly = [account(made.event_of(n), DELTA, neighbours="zero-out").epsilon for n in points]
+    together = made.epsilon_after(points)
+    assert all(one >= two * (1 - 1e-3) for one, two in zip(together, singly, strict=True))
+    assert together[-1] >= made.guarantee.epsilon * (1 - 1e-3)
+
+
 def test_parts_of_a_run_count_everything_before():
     made = plan(sf.BandedNoise(8), steps=60)
     assert made.event_between(30, 40) == made.event_of(40)
@@ -119,6 +137,40 @@ def test_json_and_digest(correlation):
     assert ("correlation" in stored) == (correlation != sf.IndependentNoise())
     digests = {plan(other).digest for other in ALL}
     assert len(digests) == len(ALL)
+
+
+@pytest.mark.parametrize("make", [sf.BandedNoise, sf.BufferedNoise])
+def test_a_plan_keeps_the_numbers_that_were_found(make, monkeypatch):
+    """What another machine would find by the same search does not matter any more."""
+    made = plan(make(3), steps=60)
+    stored = json.loads(json.dumps(made.to_dict()))
+
+    def elsewhere(*_):
+        raise AssertionError("searched again")
+
+    monkeypatch.setattr("sfumato.learning.dp_sgd.correlated.toeplitz.best_banded", elsewhere)
+    monkeypatch.setattr("sfumato.learning.dp_sgd.correlated.buffers.best_buffers", elsewhere)
+    back = TrainingPlan.from_dict(stored)
+    assert (back, back.digest, back.event) == (made, made.digest, made.event)
+    assert back.guarantee.epsilon == made.guarantee.epsilon
+    assert back.correlation.recursion(60).scale == made.correlation.recursion(60).scale
+
+
+def test_other_numbers_are_another_plan():
+    one = plan(sf.BandedNoise(2, (1.0, 0.5)))
+    assert one.digest != plan(sf.BandedNoise(2, (1.0, 0.5 + 1e-6))).digest
+    assert one.digest == plan(sf.BandedNoise(2, (2.0, 1.0))).digest  # the same C
+
+
+def test_the_length_that_fits_has_noise_for_that_length():
+    for correlation in (sf.BandedNoise(4), sf.BandedNoise(30), sf.BufferedNoise(2)):
+        made = TrainingPlan.make(
+            STREAM, sf.Flat(1.0), delta=DELTA, epsilon=4, noise_multiplier=2.0,
+            neighbours="zero-out", correlation=correlation,
+        )  # fmt: skip
+        assert made.steps > 30
+        assert made.correlation == correlation.resolved(made.steps)
+        assert made.guarantee.epsilon <= 4
 
 
 def test_groups_of_records():

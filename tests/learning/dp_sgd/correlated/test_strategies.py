@@ -29,9 +29,11 @@ ALL = [
     BandedNoise(1),
     BandedNoise(3),
     BandedNoise(5),
-    BandedNoise(3, (2.0, 0.5, 1.5)),  # rising, too
+    BandedNoise(3, (2.0, 1.5, 0.5)),
+    BandedNoise(4, (0.3, 0.1, 0.1, 0.0)),  # not single-precision numbers, over the first
     BandedNoise.square_root(8),
     BufferedNoise(2),
+    BufferedNoise(3, (0.9, 0.3), (0.2, 0.1)),
     TreeNoise(),
     TreeNoise(restart=3),
     TreeNoise(restart=4),
@@ -267,6 +269,15 @@ def test_json(strategy):
         (lambda: BandedNoise(2, (1.0,)), "coefficients must be 2 numbers"),
         (lambda: BandedNoise(2, (0.0, 1.0)), "the first of them above 0"),
         (lambda: BandedNoise(2, (1.0, -0.1)), "coefficients must be a finite number, 0 or above"),
+        (lambda: BandedNoise(2, (1.0, 3.0)), "coefficients must not rise.*leave them out"),
+        (lambda: BandedNoise(4, (2, 1, 0, 0.5)), "coefficients must not rise"),
+        (lambda: BandedNoise(2, (1e-300, 1e10)), "coefficients must not rise"),
+        (lambda: BandedNoise(2, (math.inf, 1.0)), "coefficients must be a finite number"),
+        (lambda: BufferedNoise(2, (0.5,)), "theta must be 1 to 2 numbers below 1, and omega as"),
+        (lambda: BufferedNoise(1, (0.5, 0.4), (0.1, 0.1)), "theta must be 1 to 1 numbers"),
+        (lambda: BufferedNoise(1, (1.0,), (0.1,)), "theta must be 1 to 1 numbers below 1"),
+        (lambda: BufferedNoise(1, (0.5,), (1.6,)), "omega must be weights whose sum"),
+        (lambda: BufferedNoise(1, (0.5,), (-0.1,)), "omega must be a finite number, 0 or above"),
         (lambda: BufferedNoise(9), "buffers must be at most 8"),
         (lambda: BufferedNoise(0), "buffers must be a whole number"),
         (lambda: TreeNoise(0), "restart must be a whole number"),
@@ -277,6 +288,43 @@ def test_json(strategy):
 def test_bad_parameters(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("strategy", ALL, ids=names)
+@pytest.mark.parametrize("steps", [1, 2, 9, 300])
+def test_filled_in_numbers_are_those_that_were_used(strategy, steps):
+    found = strategy.resolved(steps)
+    assert found.resolved(7) == found.resolved(steps) == found
+    assert (found.matrix(steps) == strategy.matrix(steps)).all()
+    assert found.cost(steps, 3, 2) == strategy.cost(steps, 3, 2)
+    assert Correlation.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+
+
+@pytest.mark.parametrize("strategy", ALL, ids=names)
+def test_sensitivity_is_of_the_very_numbers_that_noise_is_drawn_with(strategy):
+    """In single precision too: nothing is rounded on the way to the device."""
+    recursion = strategy.recursion(40)
+    names = ("coefficients", "theta", "omega", "weights")
+    numbers = list(itertools.chain.from_iterable(getattr(recursion, n, ()) for n in names))
+    assert numbers
+    for number in [*numbers, *(1 - v for v in getattr(recursion, "weights", ()))]:
+        assert number == float(np.float32(number))
+
+
+@pytest.mark.parametrize("steps", [50, 4096, pytest.param(16_384, marks=pytest.mark.slow)])
+def test_more_buffers_are_never_noisier(steps):
+    errors = [sf.prefix_error(BufferedNoise(n), steps).mean for n in range(1, 9)]
+    assert errors == sorted(errors, reverse=True)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=6), st.floats(1e-300, 1e6))
+def test_noise_of_falling_coefficients_does_not_explode(rest, first):
+    falling = sorted([first, *rest], reverse=True)
+    variances = BandedNoise(len(falling), falling).prefix_variances(500)
+    # (1 - x) c(x) = 1 - p(x), p what c falls by at each step: a distribution. So its inverse is a
+    # renewal sequence, within 0 and 1, whose squares sum to 500; and c's are at most 1 each.
+    assert variances.max() <= 500 * len(falling) * 1.001
 
 
 def test_errors_fall_in_the_known_order():

@@ -35,7 +35,7 @@ def test_estimates_are_the_best_from_complete_nodes(steps):
         known = [i for i, (_, last) in enumerate(nodes(steps)) if last <= step]
         seen = held[known][:, : step + 1]
         best = np.ones(step + 1) @ np.linalg.pinv(seen)
-        assert row[known] == pytest.approx(best, abs=1e-12)
+        assert row[known] == pytest.approx(best, abs=1e-7)  # in single precision
         assert row[np.setdiff1d(np.arange(len(row)), known)] == pytest.approx(0)
 
 

@@ -114,7 +114,7 @@ class Harness:
             written = piece.written().clone()
             assert written.shape == reference.shape, name
             assert float((written - reference).abs().max()) <= tolerance * largest, name
-            weights = torch.rand(units) + 0.1
+            weights = torch.rand(units, device=reference.device) + 0.1
             for _ in range(2):
                 total = piece.weighted_sum(weights)
                 expect = torch.einsum("u,u...->...", weights, reference)

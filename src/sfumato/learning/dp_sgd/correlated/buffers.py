@@ -20,9 +20,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.learning.dp_sgd.correlated.toeplitz import Series
+from sfumato.learning.dp_sgd.correlated.toeplitz import Series, prefix_variances
 
-__all__ = ["Buffers", "best_buffers", "coefficients"]
+__all__ = ["Buffers", "best_buffers", "bounded", "coefficients", "in_single_precision"]
 
 Buffers = tuple[tuple[float, ...], tuple[float, ...]]
 """(theta_j), (omega_j)."""
@@ -40,25 +40,56 @@ def coefficients(buffers: Buffers, steps: int) -> Series:
 
 @lru_cache(maxsize=64)
 def best_buffers(count: int, steps: int) -> Buffers:
-    """So many buffers with about the least mean error of ``steps`` prefix sums.
+    """At most so many buffers with about the least mean error of ``steps`` prefix sums.
 
     The square root's coefficients are an integral over falling powers; the search begins at that
-    integral's coarse sum. Whatever it finds is a valid strategy.
+    integral's coarse sum. Fewer buffers are returned where more were not found to be better.
+    Whatever it finds is a valid strategy.
     """
     from scipy.optimize import minimize  # loaded here: it takes long to import
 
     length = min(max(steps, 2), _LONGEST)
     # Times from one step to the whole run: theta = 1 - 1 / time.
     times = np.geomspace(1.5, max(2.0, length / 2), count + 2)[1:-1]
-    start = np.concatenate([np.log(times - 1), np.log(0.4 * times**-0.5)])
+    theta, omega = 1 - 1 / times, 0.4 * times**-0.5
+    omega *= min(1.0, 0.9 / _sum_at_the_edge(theta, omega))
     found = minimize(
-        _mean_error, start, args=(length,), jac=True, method="L-BFGS-B",
-        bounds=[(-20.0, 20.0)] * (2 * count), options={"maxiter": _MOST_ROUNDS},
+        _mean_error, np.concatenate([np.log(times - 1), np.log(omega)]), args=(length,), jac=True,
+        method="L-BFGS-B", bounds=[(-20.0, 20.0)] * (2 * count), options={"maxiter": _MOST_ROUNDS},
     )  # fmt: skip
     theta, omega = _unpacked(found.x)
-    # Roots of c beyond 1 in 1/x would let noise grow without end; there are none below this sum.
-    omega *= min(1.0, 0.999 / float((omega / (1 + theta)).sum()))
+    omega *= min(1.0, 0.999 / _sum_at_the_edge(theta, omega))
+    chosen = in_single_precision((tuple(theta.tolist()), tuple(omega.tolist())))
+    if count == 1:
+        return chosen
+    return min(best_buffers(count - 1, steps), chosen, key=lambda each: _error(each, length))
+
+
+def in_single_precision(buffers: Buffers) -> Buffers:
+    """The nearest numbers that noise of either precision is drawn with; theta stays below 1."""
+    theta, omega = (np.array(part, np.float32) for part in buffers)
+    theta = np.minimum(theta, np.nextafter(np.float32(1), np.float32(0)))
     return tuple(theta.tolist()), tuple(omega.tolist())
+
+
+def bounded(buffers: Buffers) -> bool:
+    """Whether noise stays bounded in a run of any length.
+
+    Roots of c beyond 1 in 1/x would let it grow without end; there are none below this sum.
+    """
+    theta, omega = (np.array(part) for part in buffers)
+    return _sum_at_the_edge(theta, omega) < 1
+
+
+def _sum_at_the_edge(theta: Series, omega: Series) -> float:
+    """1 - c(-1)."""
+    return float((omega / (1 + theta)).sum())
+
+
+def _error(buffers: Buffers, steps: int) -> float:
+    """The mean error by plain division, which many powers close to 1 do not upset."""
+    c = coefficients(buffers, steps)
+    return float(c @ c * prefix_variances(c, steps).mean())
 
 
 def _unpacked(x: Series) -> tuple[Series, Series]:
@@ -70,7 +101,7 @@ def _mean_error(x: Series, steps: int) -> tuple[float, Series]:
     """Log of the mean error, and its gradient; as for banded coefficients, all of them at once."""
     theta, omega = _unpacked(x)
     c = coefficients((tuple(theta), tuple(omega)), steps)
-    if (omega / (1 + theta)).sum() >= 1:  # see above: too far, come back
+    if _sum_at_the_edge(theta, omega) >= 1:  # see above: too far, come back
         return np.inf, np.zeros_like(x)
     inverse = _reciprocal(theta, omega, steps)
     b = np.cumsum(inverse)

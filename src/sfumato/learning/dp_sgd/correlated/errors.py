@@ -16,6 +16,7 @@ largest of all steps.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, final
 
 import numpy as np
@@ -102,5 +103,5 @@ def best_bands(
         plan = plan_with(bands, "rdp")
         return prefix_error(plan.correlation, plan.steps, plan.noise_multiplier).mean
 
-    most = max(1, int(population / size)).bit_length()
+    most = max(1, int(Fraction(population) / Fraction(size))).bit_length()
     return plan_with(min((2**k for k in range(most)), key=error_with), "pld")

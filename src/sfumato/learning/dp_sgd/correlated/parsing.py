@@ -29,13 +29,12 @@ def parse_correlation(text: str) -> Correlation:
     """
     name, colon, number = text.partition(":")
     if number.isdecimal() == bool(colon):
-        numbers = (int(number),) if colon else ()
         if name == "independent" and not colon:
             return IndependentNoise()
         if name == "banded" and colon:
             return BandedNoise(int(number))
         if name == "tree":
-            return TreeNoise(*numbers)
+            return TreeNoise(int(number) if colon else None)
         if name == "buffered":
-            return BufferedNoise(*numbers)
+            return BufferedNoise(int(number)) if colon else BufferedNoise()
     raise ValueError(f"correlation must be one of {CORRELATIONS}, got {text!r}")

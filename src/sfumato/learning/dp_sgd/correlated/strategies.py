@@ -26,6 +26,11 @@ Starting afresh, after a crash or on purpose, makes C block-diagonal, each block
 C like this one. Columns get shorter by it and those of different blocks are orthogonal, so that no
 bound here grows: they hold wherever blocks begin and end.
 
+Numbers that are found by a search (``BandedNoise(16)``, ``BufferedNoise(4)``) depend on the machine
+in their last digits. A plan replaces them by what was found (:meth:`Correlation.resolved`), so that
+they are in its JSON and its digest, and a run that goes on elsewhere has the same C. All of them
+are single-precision numbers: sensitivities are of the very C that noise is drawn with.
+
     >>> round(BandedNoise.square_root(4).cost(steps=100, count=3, separation=4), 9)
     3.0
     >>> BandedNoise.square_root(4).cost(steps=100, count=3, separation=3) > 3  # columns overlap
@@ -34,10 +39,11 @@ bound here grows: they hold wherever blocks begin and end.
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
@@ -64,6 +70,10 @@ class Correlation(ByKind, ABC, family=True):
     def independent(self) -> bool:
         """Whether every step has noise of its own alone."""
         return self.reach == 1
+
+    def resolved(self, steps: int) -> Correlation:
+        """The same with every number filled in that would be chosen for a run of so many steps."""
+        return self
 
     @property
     @abstractmethod
@@ -180,8 +190,9 @@ class BandedNoise(_Toeplitz):
 
     Attributes:
         bands: b, with 1 for independent noise.
-        coefficients: c_0 .. c_(b-1), none negative; by default those of about the least mean error
-            of prefix sums over the run's steps.
+        coefficients: c_0 .. c_(b-1), each at most the one before, none negative; used over c_0 and
+            in single precision. By default those of about the least mean error of prefix sums over
+            the run's steps.
 
     References: Choquette-Choo et al., arXiv:2306.08153; McKenna, arXiv:2405.15913; Kalinin and
     Lampert, arXiv:2405.13763.
@@ -199,12 +210,25 @@ class BandedNoise(_Toeplitz):
         if len(given) != self.bands or given[0] <= 0:
             needed = f"{self.bands} numbers, one for each band, the first of them above 0"
             validation.fail("coefficients", needed, list(self.coefficients))
+        if any(b > a for a, b in itertools.pairwise(given)):
+            raise ValueError(
+                "coefficients must not rise, or noise that is to be taken back may grow from step "
+                f"to step, got {list(self.coefficients)!r}: put them in falling order, or leave "
+                "them out"
+            )
         object.__setattr__(self, "coefficients", given)
 
     @classmethod
     def square_root(cls, bands: int) -> BandedNoise:
         """The first coefficients of the square root of the matrix of prefix sums."""
         return cls(bands, tuple(toeplitz.square_root(validation.count("bands", bands)).tolist()))
+
+    def resolved(self, steps: int) -> BandedNoise:
+        """With its coefficients, over the first of them; 0 for bands beyond the last step."""
+        series = np.zeros(self.bands)
+        found = self._series(steps if self.coefficients is None else self.bands)
+        series[: len(found)] = found
+        return replace(self, coefficients=tuple(series.tolist()))
 
     @property
     def reach(self) -> float:
@@ -213,7 +237,7 @@ class BandedNoise(_Toeplitz):
 
     def _series(self, steps: int) -> Matrix:
         found = self.coefficients or toeplitz.best_banded(self.bands, steps)
-        return np.array(found[:steps]) / found[0]
+        return (np.array(found[:steps]) / found[0]).astype(np.float32).astype(np.float64)
 
     def memory(self, steps: int) -> int:
         """``bands`` - 1."""
@@ -237,19 +261,48 @@ class BufferedNoise(_Toeplitz):
     columns, whose entries are not negative.
 
     Attributes:
-        buffers: how many powers; 4 are enough for some ten thousand steps.
+        buffers: how many powers at most; 4 are enough for some ten thousand steps.
+        theta: the factors by which they fall; with ``omega`` those of about the least mean error of
+            prefix sums over the run's steps, by default.
+        omega: their weights.
 
     References: Dvijotham et al., arXiv:2404.16706; McMahan, Xu and Zhang, arXiv:2408.08868.
     """
 
     kind: ClassVar[str] = "buffered"
     buffers: int = 4
+    theta: Sequence[float] | None = None
+    omega: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
         found = validation.count("buffers", self.buffers)
         if found > _MOST_BUFFERS:
             validation.fail("buffers", f"at most {_MOST_BUFFERS}: more gain nothing", self.buffers)
         object.__setattr__(self, "buffers", found)
+        if self.theta is None and self.omega is None:
+            return
+        theta, omega = (
+            tuple(validation.non_negative(name, value) for value in given or ())
+            for name, given in (("theta", self.theta), ("omega", self.omega))
+        )
+        if not 1 <= len(theta) == len(omega) <= found or max(theta) >= 1:
+            needed = f"1 to {found} numbers below 1, and omega as many weights"
+            validation.fail("theta", needed, (self.theta, self.omega))
+        if not buffers.bounded((theta, omega)):
+            needed = "weights whose sum of omega / (1 + theta) is below 1, or noise may grow"
+            validation.fail("omega", f"{needed}: make them smaller, or leave them out", self.omega)
+        object.__setattr__(self, "theta", theta)
+        object.__setattr__(self, "omega", omega)
+
+    def resolved(self, steps: int) -> BufferedNoise:
+        """With its powers and their weights."""
+        theta, omega = self._found(steps)
+        return replace(self, theta=theta, omega=omega)
+
+    def _found(self, steps: int) -> buffers.Buffers:
+        if self.theta is None or self.omega is None:
+            return buffers.best_buffers(self.buffers, steps)
+        return buffers.in_single_precision((tuple(self.theta), tuple(self.omega)))
 
     @property
     def reach(self) -> float:
@@ -257,17 +310,17 @@ class BufferedNoise(_Toeplitz):
         return math.inf
 
     def _series(self, steps: int) -> Matrix:
-        return buffers.coefficients(buffers.best_buffers(self.buffers, steps), steps)
+        return buffers.coefficients(self._found(steps), steps)
 
     def memory(self, steps: int) -> int:
         """One for each buffer."""
-        return self.buffers
+        return len(self._found(steps)[0])
 
     def recursion(self, steps: int) -> Recursion:
         """Buffer by buffer."""
         from sfumato.learning.dp_sgd.correlated.drawing import Buffered
 
-        theta, omega = buffers.best_buffers(self.buffers, steps)
+        theta, omega = self._found(steps)
         return Buffered(theta, omega, self._scale(steps))
 
 
@@ -343,5 +396,5 @@ class TreeNoise(Correlation):
         """Node by node."""
         from sfumato.learning.dp_sgd.correlated.drawing import Tree
 
-        weights = tuple(tree.node_variances(tree.levels_for(self._block(steps))))
+        weights = tuple(tree.node_weights(tree.levels_for(self._block(steps))))
         return Tree(weights, math.sqrt(self._square(steps)), self.restart)

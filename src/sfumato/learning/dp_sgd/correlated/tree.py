@@ -38,6 +38,7 @@ __all__ = [
     "levels_for",
     "matrix",
     "node_variances",
+    "node_weights",
     "prefix_variances",
     "repeated_square",
 ]
@@ -48,11 +49,23 @@ def levels_for(steps: int) -> int:
     return steps.bit_length()
 
 
-def node_variances(levels: int) -> list[float]:
-    """v_0, v_1, ...: the variance of a complete node's estimate."""
+def node_weights(levels: int) -> list[float]:
+    """v_0, v_1, ...: the weight of a complete node's own noise in its estimate.
+
+    In single precision, as they are drawn with; 1 - v_l is then a number of single precision too,
+    and the two weights of an estimate sum to 1 exactly. Nothing below needs them to be the best.
+    """
     found = [1.0]
     while len(found) < levels:
-        found.append(1 / (1 + 1 / (2 * found[-1])))
+        found.append(float(np.float32(1 / (1 + 1 / (2 * found[-1])))))
+    return found[:levels]
+
+
+def node_variances(levels: int) -> list[float]:
+    """The variance of a complete node's estimate, by level: the weights but for their rounding."""
+    found = [1.0]
+    for weight in node_weights(levels)[1:]:
+        found.append(weight**2 + (1 - weight) ** 2 * 2 * found[-1])
     return found[:levels]
 
 
@@ -70,7 +83,7 @@ def column_square(levels: int) -> float:
 
     with r_l = v_l^2 + (1 - v_l)^2 r_(l-1), r_0 = 1, and M_0 = (1 + a)^2 / (1 + tau).
     """
-    v, rest = node_variances(levels), [1.0]
+    v, rest = node_weights(levels), [1.0]
     for level in range(1, levels):
         rest.append(v[level] ** 2 + (1 - v[level]) ** 2 * rest[-1])
     whole = list[float]()  # M_l(0, 0)
@@ -113,7 +126,7 @@ def matrix(steps: int) -> NDArray[np.float64]:
 
 def _weights(steps: int) -> NDArray[np.float64]:
     """B: the weight of every node's noise in every prefix sum's estimate."""
-    v, node = node_variances(levels_for(steps)), 0
+    v, node = node_weights(levels_for(steps)), 0
     pending, rows = list[NDArray[np.float64]](), list[NDArray[np.float64]]()
     for number in range(1, steps + 1):
         estimate = np.eye(1, 2 * steps, node)[0]
