@@ -345,7 +345,7 @@ class DPSGD(ChargedOnce):
         imitate = self._augmentation.checked(self._source.imitation)
         expected = self.plan.lots.expected_size / self._ranks.count
         crowd = largest_part(expected, self._copies, self._most_rows)
-        rehearsal = rehearse(self._recorder, imitate, self._copies, crowd)
+        rehearsal = rehearse(self._recorder, imitate, self._copies, crowd, self._ranks)
         self._rehearsal = Turns(rehearsal, self._recorder, self.optimizer)
         try:
             for batch in self._rehearsal.batches():

@@ -447,6 +447,15 @@ def refusals(home):
     both = nn.Sequential(nn.Linear(5, 3), Mixing() if rank else nn.Identity())
     refused("one rank mixes", lambda: trainer(both, data).fit(loss))
     refused("one rank's loss", lambda: trainer(mlp(), data).fit(one_loss if rank else loss))
+    for name, (fooling, its_loss) in FOOLERS.items():
+        for sharded in (False, True):
+            one = fooling()
+            one = shard(one) if sharded else one
+            run = trainer(one, data)
+            refused((name, sharded), lambda run=run, its_loss=its_loss: run.fit(its_loss))
+            found[name, sharded, "steps"] = run.steps_taken
+    tokens = case("words")[1]
+    refused("words across ranks", lambda: trainer(Words(), tokens).fit(gathering_loss))
     refused("drifting", lambda: drifting(home, rank))
     found["initial"] = started(rank)
     return found
@@ -466,6 +475,53 @@ def drifting(home, rank):
 class Mixing(nn.Module):
     def forward(self, x):
         return x - x.mean(0)
+
+
+class AcrossRanks(nn.Module):
+    """Adds what other ranks have; nothing if they have the same."""
+
+    def forward(self, h):
+        other = h.detach().clone()
+        dist.all_reduce(other)
+        return h + 10 * (other - dist.get_world_size() * h.detach())
+
+
+class SharedGradient(torch.autograd.Function):
+    """The same number as ever; what goes back is all ranks' mean, as some layers of others do."""
+
+    @staticmethod
+    def forward(ctx, h):
+        return h.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        grad = grad.clone()
+        dist.all_reduce(grad)
+        return grad / dist.get_world_size()
+
+
+class BackAcrossRanks(nn.Module):
+    def forward(self, h):
+        return SharedGradient.apply(h)
+
+
+def gathering_loss(model, x, y, *_):
+    """A little more where other ranks' examples lose more than these."""
+    losses = loss(model, x, y)
+    everyone = losses.detach().clone()
+    dist.all_reduce(everyone)
+    return losses + 1e-3 * (everyone - dist.get_world_size() * losses.detach())
+
+
+def across(between):
+    return lambda: nn.Sequential(nn.Linear(5, 4), nn.Tanh(), between(), nn.Linear(4, 3))
+
+
+FOOLERS = {
+    "values across ranks": (across(AcrossRanks), loss),
+    "gradients across ranks": (across(BackAcrossRanks), loss),
+    "loss across ranks": (mlp, gathering_loss),
+}
 
 
 def one_loss(model, x, y, *_):

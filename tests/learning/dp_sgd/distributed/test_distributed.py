@@ -173,6 +173,20 @@ def test_wrong_use_is_refused_on_every_rank(two, name, words):
         assert words in rank[name]
 
 
+@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize("where", ["values", "gradients", "loss"])
+def test_examples_that_are_mixed_across_ranks_are_refused_on_every_rank(two, where, sharded):
+    name = f"{where} across ranks"
+    for rank in both(two, "refusals"):
+        assert "of another rank's" in rank[name, sharded]
+        assert rank[name, sharded, "steps"] == 0
+
+
+def test_words_that_are_mixed_across_ranks_are_refused_though_they_cannot_be_nan(two):
+    for rank in both(two, "refusals"):
+        assert "of another rank's" in rank["words across ranks"]
+
+
 def test_what_is_wrong_on_one_rank_is_told_to_the_others(two):
     one, other = both(two, "refusals")
     assert "rank 1 was refused before the run" in one["one rank mixes"]

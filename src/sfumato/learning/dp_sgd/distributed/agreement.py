@@ -41,6 +41,7 @@ __all__ = [
     "telling",
 ]
 
+_KNOWN = "_known_to_all_ranks"
 _ROWS = 64  # that are compared, if the data are tensors
 
 
@@ -101,18 +102,29 @@ def require_all_well(ranks: Ranks, problem: str | None = None) -> None:
     everyone = ranks.gathered(problem)
     for rank, theirs in enumerate(everyone):
         if theirs is not None and problem is None:
-            raise TrainingError(f"rank {rank} was refused before the run: {theirs}")
+            raise _known_to_all(TrainingError(f"rank {rank} was refused before the run: {theirs}"))
 
 
 @contextlib.contextmanager
 def telling(ranks: Ranks) -> Generator[None]:
-    """What goes wrong in the block is told to the others, who wait in :func:`require_all_well`."""
+    """What goes wrong in the block is told to the others, who wait in :func:`require_all_well`.
+
+    Once: blocks may be nested, and what came from another rank is not told again.
+    """
     try:
         yield
     except Exception as error:
-        with contextlib.suppress(TrainingError):  # the others may be gone: its own error counts
-            require_all_well(ranks, f"{type(error).__name__}: {error}")
+        if not getattr(error, _KNOWN, False):
+            with contextlib.suppress(TrainingError):  # the others may be gone: its own error counts
+                require_all_well(ranks, f"{type(error).__name__}: {error}")
+            _known_to_all(error)
         raise
+
+
+def _known_to_all(error: Exception) -> Exception:
+    with contextlib.suppress(AttributeError):  # of an exception that takes none
+        setattr(error, _KNOWN, True)
+    return error
 
 
 def coins_of_rank(coins: Coins, ranks: Ranks) -> Coins:
