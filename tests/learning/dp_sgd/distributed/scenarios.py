@@ -5,7 +5,7 @@ import warnings
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
 
@@ -80,7 +80,42 @@ class Standard(nn.Module):
         return self.head(h.relu().mean((2, 3)))
 
 
+class StandardChild(nn.Module):
+    """The same without a head: sharded on its own, it is the last that holds its weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(5, 1, 3, 3))
+        self.gain = nn.Parameter(torch.ones(5))
+
+    def forward(self, x):
+        return standardised_conv2d(x, self.weight, self.gain, None, 1, 1)
+
+
+class Power(nn.Module):
+    """A function without a rule, which is run again with its weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((4,), 1.3))
+
+    def forward(self, x):
+        return torch.pow(x.abs() + 0.5, self.weight)
+
+
+def standard_child():
+    return nn.Sequential(
+        StandardChild(), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(5, 3)
+    )
+
+
+def without_rules():
+    return nn.Sequential(nn.Linear(5, 4), nn.PReLU(4), Power(), nn.Linear(4, 3))
+
+
 MODELS = {
+    "standard child": (standard_child, lambda g: torch.randn(ROWS, 1, 8, 8, generator=g)),
+    "without rules": (without_rules, lambda g: torch.randn(ROWS, 5, generator=g)),
     "standard": (Standard, lambda g: torch.randn(ROWS, 1, 8, 8, generator=g)),
     "mlp": (mlp, lambda g: torch.randn(ROWS, 5, generator=g)),
     "cnn": (cnn, lambda g: torch.randn(ROWS, 1, 8, 8, generator=g)),
@@ -447,6 +482,12 @@ def refusals(home):
     both = nn.Sequential(nn.Linear(5, 3), Mixing() if rank else nn.Identity())
     refused("one rank mixes", lambda: trainer(both, data).fit(loss))
     refused("one rank's loss", lambda: trainer(mlp(), data).fit(one_loss if rank else loss))
+    for held, used in ((torch.float64, torch.float32), (torch.float64, torch.bfloat16),
+                       (torch.float32, torch.float64)):  # fmt: skip
+        policy = MixedPrecisionPolicy(param_dtype=used, output_dtype=held)
+        short = fully_shard(mlp().to(held), mp_policy=policy)
+        run = trainer(short, (data[0].to(held), *data[1:]))
+        refused((held, used), lambda run=run: run.fit(loss))
     for name, (fooling, its_loss) in FOOLERS.items():
         for sharded in (False, True):
             one = fooling()
@@ -584,8 +625,6 @@ def compiled(home):
 
 def mixed_precision(home):
     """Sharded parameters in bfloat16: near one process in float32."""
-    from torch.distributed.fsdp import MixedPrecisionPolicy
-
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, output_dtype=torch.float32)
     model, data = case("mlp")
     trainer(model, data, ranks=Alone(), optimizer=torch.optim.SGD).fit(loss)

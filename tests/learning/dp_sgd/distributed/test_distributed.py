@@ -43,7 +43,7 @@ def same(one, other):
 
 def test_two_ranks_train_as_one_process_does(two):
     for rank in both(two, "equality"):
-        assert len(rank) == 24
+        assert len(rank) == 28
         for name, found in rank.items():
             assert found["apart"] < 1e-6 < 5e-3 < found["moved"], name
 
@@ -185,6 +185,17 @@ def test_examples_that_are_mixed_across_ranks_are_refused_on_every_rank(two, whe
 def test_words_that_are_mixed_across_ranks_are_refused_though_they_cannot_be_nan(two):
     for rank in both(two, "refusals"):
         assert "of another rank's" in rank["words across ranks"]
+
+
+@pytest.mark.parametrize(
+    ("held", "used"),
+    [("float64", "float32"), ("float64", "bfloat16"), ("float32", "float64")],
+)
+def test_sums_in_another_precision_than_they_are_clipped_for_are_refused(two, held, used):
+    for rank in both(two, "refusals"):
+        found = rank[getattr(torch, held), getattr(torch, used)]
+        assert f"held in torch.{held} and used in torch.{used}" in found
+        assert "leave out param_dtype" in found
 
 
 def test_what_is_wrong_on_one_rank_is_told_to_the_others(two):
