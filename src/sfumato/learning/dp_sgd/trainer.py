@@ -308,6 +308,9 @@ class DPSGD(ChargedOnce):
         aware = contextlib.nullcontext()
         if self._shards is not None:
             aware = self._shards.attached(self._recorder.tape)
+        agreement.require_same(
+            self._ranks, number_of_steps_taken=self.steps_taken, clip_norm=self._step.sum.bounds
+        )  # a loop may be left and entered again
         with self._recorder.attached(), aware:
             yield from self._rehearse()
             try:
@@ -337,7 +340,7 @@ class DPSGD(ChargedOnce):
         agreement.share_weights(self._ranks, self.model, self._shards is not None)
         agreement.require_same(
             self._ranks, optimizer=agreement.optimizer_facts(self._ranks, self.optimizer),
-            steps=self.steps_taken, mode=[module.training for module in self.model.modules()],
+            mode=[module.training for module in self.model.modules()],
             compilation=self._step.compiled is not None,
         )  # fmt: skip
         self._watch.accept()  # weights may have been loaded since the trainer was made
@@ -494,7 +497,16 @@ class DPSGD(ChargedOnce):
         self._watch.accept_weights()
         self._resuming.after(part.step + 1)
         self._step.report(self._progress, part.step)
-        self._after(part.step + 1)
+        self._tell_after(part.step + 1)
+
+    def _tell_after(self, steps: int) -> None:
+        """What goes wrong in a user's ``after`` on one rank ends the loop on all of them."""
+        if self._after is _nothing or self._ranks.count == 1:
+            self._after(steps)
+            return
+        with agreement.telling(self._ranks, f"in after, at step {steps}"):
+            self._after(steps)
+        agreement.require_all_well(self._ranks)
 
     # --- besides ----------------------------------------------------------------------------------
 

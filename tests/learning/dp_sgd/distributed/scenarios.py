@@ -498,8 +498,32 @@ def refusals(home):
     tokens = case("words")[1]
     refused("words across ranks", lambda: trainer(Words(), tokens).fit(gathering_loss))
     refused("drifting", lambda: drifting(home, rank))
+    refused("after", lambda: trainer(mlp(), data).fit(loss, after=leaving(rank)), Exception)
+    refused("later steps", lambda: entered_again(rank, steps=1))
+    refused("later clip norm", lambda: entered_again(rank, clip=0.1))
     found["initial"] = started(rank)
     return found
+
+
+def leaving(rank):
+    """Goes wrong on one rank, after its second step."""
+
+    def after(step):
+        if rank and step == 2:
+            raise ValueError("a secret of rank 1")
+
+    return after
+
+
+def entered_again(rank, steps=0, clip=0.0):
+    """A loop is left, and one rank is elsewhere when it goes on."""
+    model, data = case("mlp")
+    run = trainer(model, data, plan(Adaptive(0.5, count_noise=3.0)))
+    stopped(run, 1)
+    if rank:
+        run._steps_taken += steps
+        run._step.set_clip(run._step.sum.clipping.clip + clip)
+    run.fit(loss)
 
 
 def drifting(home, rank):

@@ -166,6 +166,8 @@ def test_the_sum_is_divided_by_the_whole_lots_expected_size(two):
         ("tensor parallel", "tensor parallelism"),
         ("kept to itself", "keep to itself"),
         ("drifting", "same weights, but rank 1"),
+        ("later steps", "same number of steps taken, but rank 1"),
+        ("later clip norm", "same clip norm, but rank 1"),
     ],
 )
 def test_wrong_use_is_refused_on_every_rank(two, name, words):
@@ -204,6 +206,12 @@ def test_what_is_wrong_on_one_rank_is_told_to_the_others(two):
     assert "depends on the other examples" in other["one rank mixes"]
     assert "depends on the other examples" in one["one rank mixes"]
     assert "rank 1 was refused" in one["one rank's loss"]
+
+
+def test_what_goes_wrong_after_a_step_on_one_rank_ends_the_loop_on_all(two):
+    one, other = both(two, "refusals")
+    assert other["after"] == "ValueError: a secret of rank 1"
+    assert one["after"] == "TrainingError: rank 1 met a ValueError in after, at step 2"
 
 
 def test_first_weights_are_rank_0s(two):
@@ -252,7 +260,7 @@ def test_ensembles_on_several_ranks_need_a_folder_that_all_see(two):
 
 def test_a_model_that_cannot_be_made_on_one_rank_stops_all(two):
     one, other = both(two, "ensembles")
-    assert "rank 1 was refused" in one["broken"]
+    assert one["broken"] == "TrainingError: rank 1 met a ValueError while it trained its models"
     assert other["broken"] == "ValueError: no such model"
 
 

@@ -102,21 +102,30 @@ def require_all_well(ranks: Ranks, problem: str | None = None) -> None:
     everyone = ranks.gathered(problem)
     for rank, theirs in enumerate(everyone):
         if theirs is not None and problem is None:
-            raise _known_to_all(TrainingError(f"rank {rank} was refused before the run: {theirs}"))
+            raise _known_to_all(TrainingError(f"rank {rank} {theirs}"))
 
 
 @contextlib.contextmanager
-def telling(ranks: Ranks) -> Generator[None]:
+def telling(ranks: Ranks, during: str = "") -> Generator[None]:
     """What goes wrong in the block is told to the others, who wait in :func:`require_all_well`.
 
     Once: blocks may be nested, and what came from another rank is not told again.
+
+    Args:
+        ranks: who is told.
+        during: what the block does with private data; then others learn an error's kind alone,
+            as its words may say something of the data. Otherwise it is one before the run.
     """
     try:
         yield
     except Exception as error:
+        kind = type(error).__name__
+        told = (
+            f"met a {kind} {during}" if during else f"was refused before the run: {kind}: {error}"
+        )
         if not getattr(error, _KNOWN, False):
             with contextlib.suppress(TrainingError):  # the others may be gone: its own error counts
-                require_all_well(ranks, f"{type(error).__name__}: {error}")
+                require_all_well(ranks, told)
             _known_to_all(error)
         raise
 
