@@ -220,12 +220,12 @@ class DPSGD(ChargedOnce):
             self._ranks, number_of_rows=(len(self._source), len(self._owners)),
             rows_per_owner=self._copies, batch_size=self._most_rows, workers=self._source.workers,
             kind_of_data=self._source.is_dataset, loss_scale=loss_scale, ema_decay=ema_decay,
-            model=[(n, tuple(p.shape), p.dtype) for n, p in self._parameters.items()],
+            model=agreement.layout_facts(self._parameters),
             kind_of_coins=(coins.private, self._noise.private, self._noise.name),
             ledger=(dataset, analyst),
             checkpoints=(checkpoints is None, checkpoint_every, small_checkpoints),
         )  # fmt: skip
-        agreement.require_own_noise(self._ranks, self._noise)
+        agreement.require_own_noise(self._ranks, self._noise, self._parameters.values())
         self._charge = Charge(open_ledger(ledger) if self._ranks.leads else None, dataset, analyst)
         self._ranks.leading(lambda: self._charge.check(self.plan))
         holders = {
@@ -344,6 +344,8 @@ class DPSGD(ChargedOnce):
             compilation=self._step.compiled is not None,
         )  # fmt: skip
         self._watch.accept()  # weights may have been loaded since the trainer was made
+        if self._average is not None and not self._average.updates:
+            self._average.restart()  # from the weights that the run begins with, on every rank
         self._source.check_collate()
         imitate = self._augmentation.checked(self._source.imitation)
         expected = self.plan.lots.expected_size / self._ranks.count

@@ -1,5 +1,6 @@
 """What every rank of a world does; each function returns what a test is to look at."""
 
+import contextlib
 import warnings
 
 import torch
@@ -20,7 +21,7 @@ from sfumato.learning.dp_sgd import (
     TrainingError,
     TrainingPlan,
 )
-from sfumato.learning.dp_sgd.distributed import Alone
+from sfumato.learning.dp_sgd.distributed import Alone, find_ranks
 from sfumato.learning.functions import standardised_conv2d
 
 ROWS = 40
@@ -499,9 +500,14 @@ def refusals(home):
     refused("words across ranks", lambda: trainer(Words(), tokens).fit(gathering_loss))
     refused("drifting", lambda: drifting(home, rank))
     refused("after", lambda: trainer(mlp(), data).fit(loss, after=leaving(rank)), Exception)
+    refused("unsendable", lambda: find_ranks().leading(lambda: lambda: 0), Exception)
+    pictures, theirs = case("cnn")
+    pictures = pictures.to(memory_format=torch.channels_last) if rank else pictures
+    refused("other layout", lambda: trainer(pictures, theirs))
     refused("later steps", lambda: entered_again(rank, steps=1))
     refused("later clip norm", lambda: entered_again(rank, clip=0.1))
     found["initial"] = started(rank)
+    found["initial average"] = started(rank, ema_decay=0.999)
     return found
 
 
@@ -593,13 +599,14 @@ def one_loss(model, x, y, *_):
     return F.cross_entropy(model(x), y)
 
 
-def started(rank):
+def started(rank, **more):
     """Ranks whose first weights differ train rank 0's."""
     _, data = case("mlp")
     torch.manual_seed(rank)
     model = mlp()
-    trainer(model, data).fit(loss)
-    return weights(model)
+    run = trainer(model, data, **more).fit(loss)
+    with run.averaged() if more else contextlib.nullcontext():
+        return weights(model)
 
 
 def charged(home):
@@ -671,7 +678,6 @@ def ensembles(home):
     """Shadow models and teachers, shared out; who trained what, and whether all is as alone."""
     import numpy as np
 
-    from sfumato.learning.dp_sgd.distributed import find_ranks
     from sfumato.learning.ensembles import Schedule, half_each, train_ensemble
     from sfumato.learning.pate.teachers import (
         TeacherRecipe,
@@ -725,7 +731,6 @@ def ensembles(home):
 
 def traffic(home):
     """Bytes that this rank sent in four steps, by its own count."""
-    from sfumato.learning.dp_sgd.distributed import find_ranks
 
     found = {}
     for kind in ("replicated", "sharded"):

@@ -166,6 +166,8 @@ def test_the_sum_is_divided_by_the_whole_lots_expected_size(two):
         ("tensor parallel", "tensor parallelism"),
         ("kept to itself", "keep to itself"),
         ("drifting", "same weights, but rank 1"),
+        ("other layout", "same model"),
+        ("unsendable", "pickle"),
         ("later steps", "same number of steps taken, but rank 1"),
         ("later clip norm", "same clip norm, but rank 1"),
     ],
@@ -217,6 +219,7 @@ def test_what_goes_wrong_after_a_step_on_one_rank_ends_the_loop_on_all(two):
 def test_first_weights_are_rank_0s(two):
     one, other = both(two, "refusals")
     assert same(one["initial"], other["initial"])
+    assert same(one["initial average"], other["initial average"])
 
 
 def test_one_rank_pays_and_a_refusal_is_everyones(two):
