@@ -54,11 +54,17 @@ class WeightAverage:
     def __init__(self, model: nn.Module, decay: float, warmup: bool = True) -> None:
         self.decay = validation.delta("decay", decay)
         self.warmup = bool(warmup)
-        self.updates = 0
         self._model = model
         self._parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
-        self._averages = {name: _precise(p) for name, p in self._parameters.items()}
         self._applied = False
+        self.restart()
+
+    def restart(self) -> None:
+        """Begins again, from the weights that the model has now."""
+        if self._applied:
+            raise RuntimeError("the model holds the average itself: restart outside applied()")
+        self.updates = 0
+        self._averages = {name: _precise(p) for name, p in self._parameters.items()}
 
     @property
     def is_applied(self) -> bool:

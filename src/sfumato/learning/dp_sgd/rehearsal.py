@@ -10,15 +10,18 @@ alone; the loss is one number an example. So the loop is first run on a few made
 4. each of the three alone, whose gradient autograd forms in its own way;
 5. the three in a crowd as large as a physical batch, everyone else's numbers being NaN; then
    everyone else being copies of the first, behind the three and before them;
-6. the three once more.
+6. on several ranks, the three where other ranks have other rows;
+7. the three once more.
 
 The first example's loss and gradient in 2 and 3 must agree to the last digits, because the same
 arithmetic is done (else examples are mixed, however little). Those of 2 and 4 must agree but for
 rounding (else examples are mixed by their number, or a gradient is wrong). NaN spreads through
 means, maxima and small coefficients alike: in 5 it must not reach the three, at the size that
-will be trained with. 6 must be as 2 (else the model remembers). In the graph of 2 every way to a
-parameter must lead through a recorded call (else a use was not seen). No buffer may change.
-Made-up rows hold nothing of the data but its shapes, so the outcome is the same for every table.
+will be trained with. 6 must be as 2 (else examples are mixed across ranks: see
+:mod:`~sfumato.learning.dp_sgd.distributed.strangers`), and so must 7 (else the model remembers).
+In the graph of 2 every way to a parameter must lead through a recorded call (else a use was not
+seen). No buffer may change. Made-up rows hold nothing of the data but its shapes, so the outcome
+is the same for every table.
 Randomness inside the model (dropout) is held still meanwhile; in 5 at three levels, in case it
 decides who is mixed with whom.
 
@@ -37,6 +40,8 @@ from torch.autograd.graph import Node
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils import _pytree as pytree
 
+from sfumato.learning.dp_sgd.distributed import Alone, Ranks, agreement
+from sfumato.learning.dp_sgd.distributed.strangers import casts, strange
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.layout import AmbiguousLayout, telling_sizes
 from sfumato.learning.dp_sgd.gradients.precision import full_precision
@@ -95,7 +100,11 @@ Turn = Generator[Any, Tensor, Tensor]
 
 
 def rehearse(
-    recorder: Recorder, imitate: Callable[[int], Any], copies: int, crowd: int
+    recorder: Recorder,
+    imitate: Callable[[int], Any],
+    copies: int,
+    crowd: int,
+    ranks: Ranks | None = None,
 ) -> Generator[Any, Tensor, None]:
     """Yields made-up batches, is sent their losses, and raises if the model cannot be trained.
 
@@ -104,6 +113,7 @@ def rehearse(
         imitate: makes a batch of so many rows up.
         copies: rows of one unit.
         crowd: units in the largest physical batch.
+        ranks: who else rehearses at the same time; None for nobody.
 
     Raises:
         TrainingError: naming what is wrong, and the remedy.
@@ -117,7 +127,7 @@ def rehearse(
         with full_precision():  # in TF32, convolutions of three rows and of one differ too much
             yield from _learn(recorder, imitate, copies)
             yield from _Rehearsal(recorder, still, imitate(_ALONE * copies), copies).play(
-                imitate, crowd
+                imitate, crowd, ranks or Alone()
             )
         changed = [n for n, b in model.named_buffers() if not _same(b, before.get(n))]
     finally:
@@ -151,7 +161,9 @@ class _Rehearsal:
         self._recorder, self._tape, self._still = recorder, recorder.tape, still
         self._batch, self._copies, self._rows = batch, copies, _ALONE * copies
 
-    def play(self, imitate: Callable[[int], Any], crowd: int) -> Generator[Any, Tensor, None]:
+    def play(
+        self, imitate: Callable[[int], Any], crowd: int, ranks: Ranks
+    ) -> Generator[Any, Tensor, None]:
         """All turns."""
         self._recorder.expect(self._rows, _ALONE)
         losses = yield self._batch
@@ -164,6 +176,7 @@ class _Rehearsal:
         yield from self._alone()
         if crowd > _ALONE:
             yield from self._in_a_crowd(imitate, crowd)
+        yield from self._among_ranks(ranks)
         yield from self._again()
 
     def _with_itself(self) -> Generator[Any, Tensor, None]:
@@ -226,6 +239,20 @@ class _Rehearsal:
                 _compare_losses(self._losses, found[-rows:], self._still.coarse)
             else:
                 _compare_first(usual, found[:rows], self._losses, self._still.coarse)
+
+    def _among_ranks(self, ranks: Ranks) -> Generator[Any, Tensor, None]:
+        """While other ranks have other rows. All hear of a refusal before the next turn."""
+        for stranger in casts(ranks.rank, ranks.count):
+            self._recorder.expect(self._rows, _ALONE)
+            losses = yield strange(self._batch) if stranger else self._batch
+            with agreement.telling(ranks):
+                found = _fast(self._tape, losses)  # a stranger's, too: others may wait for it
+                if not stranger:
+                    coarse, own = self._still.coarse, self._losses
+                    _compare_first(own, losses.detach(), own, coarse)
+                    own = _in_one_row(self._gradients)
+                    _compare_first(own, _in_one_row(found), own, coarse)
+            agreement.require_all_well(ranks)
 
     def _again(self) -> Generator[Any, Tensor, None]:
         self._recorder.expect(self._rows, _ALONE)
@@ -308,10 +335,11 @@ def _require_finite(*found: Tensor) -> None:
 
 def _refuse_mixing() -> NoReturn:
     raise TrainingError(
-        "an example's loss depends on the other examples of its batch (batch normalisation, "
-        "attention across the batch, a contrastive or an averaged loss), on other rows than the "
-        "batch handed out, or on randomness outside the model (use augment= for that): each "
-        "example's loss must be a function of that example alone"
+        "an example's loss depends on the other examples of its batch or of another rank's (batch "
+        "normalisation, attention across the batch, a contrastive or an averaged loss, an "
+        "all_reduce or all_gather in the model or the loss), on other rows than the batch handed "
+        "out, or on randomness outside the model (use augment= for that): each example's loss must "
+        "be a function of that example alone"
     )
 
 
@@ -335,7 +363,11 @@ def _queue(leaf: Tensor, copies: int, extra: int, last: bool) -> Tensor:
 
 def _first(gradients: Mapping[str, Tensor]) -> Tensor:
     """The first unit's, in one row."""
-    parts = [gradients[name][0].flatten() for name in sorted(gradients)]
+    return _in_one_row({name: gradient[0] for name, gradient in gradients.items()})
+
+
+def _in_one_row(gradients: Mapping[str, Tensor]) -> Tensor:
+    parts = [gradients[name].flatten() for name in sorted(gradients)]
     return torch.cat(parts) if parts else torch.zeros(0)
 
 

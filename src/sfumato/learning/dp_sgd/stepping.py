@@ -83,7 +83,7 @@ class NoisyStep:
         plan.clipping.noise_scales(plan.noise_multiplier, self.sum.bounds)  # or says why not
         self.correlated: CorrelatedNoise | None = None
         if not plan.correlation.independent:
-            if not isinstance(self.ranks, Alone):
+            if self.ranks.count > 1 or shards is not None:
                 raise TrainingError(
                     f"noise of the kind {plan.correlation.kind!r} is drawn in one process: train "
                     "in one, or with independent noise"
@@ -171,7 +171,7 @@ class NoisyStep:
             self.shards.reshard()  # whole copies would not follow the step
         stds = clipping.noise_scales(multiplier, bounds)
         updates = NoisyUpdates(self.optimizer, self.noise)
-        if self.shards is None and not isinstance(self.ranks, Alone):
+        if self.shards is None and self.ranks.count > 1:
             self._release_replicated(stds, size)
             stds = ()
         for index, std in enumerate(stds):
@@ -187,7 +187,9 @@ class NoisyStep:
             self.scheduler.step()
         if isinstance(clipping, Adaptive):
             self._adapt(clipping, size)
-        self._facts = self._total_facts(self.sum.facts) if self.watched else self.sum.facts
+        self._facts = self.sum.facts
+        if self.watched and self.ranks.count > 1:  # waits for the device
+            self._facts = self._total_facts(self.sum.facts)
         self.sum.start()
 
     def _release_replicated(self, stds: tuple[float, ...], size: float) -> None:

@@ -220,12 +220,12 @@ class DPSGD(ChargedOnce):
             self._ranks, number_of_rows=(len(self._source), len(self._owners)),
             rows_per_owner=self._copies, batch_size=self._most_rows, workers=self._source.workers,
             kind_of_data=self._source.is_dataset, loss_scale=loss_scale, ema_decay=ema_decay,
-            model=[(n, tuple(p.shape), p.dtype) for n, p in self._parameters.items()],
+            model=agreement.layout_facts(self._parameters),
             kind_of_coins=(coins.private, self._noise.private, self._noise.name),
             ledger=(dataset, analyst),
             checkpoints=(checkpoints is None, checkpoint_every, small_checkpoints),
         )  # fmt: skip
-        agreement.require_own_noise(self._ranks, self._noise)
+        agreement.require_own_noise(self._ranks, self._noise, self._parameters.values())
         self._charge = Charge(open_ledger(ledger) if self._ranks.leads else None, dataset, analyst)
         self._ranks.leading(lambda: self._charge.check(self.plan))
         holders = {
@@ -309,6 +309,9 @@ class DPSGD(ChargedOnce):
         aware = contextlib.nullcontext()
         if self._shards is not None:
             aware = self._shards.attached(self._recorder.tape)
+        agreement.require_same(
+            self._ranks, number_of_steps_taken=self.steps_taken, clip_norm=self._step.sum.bounds
+        )  # a loop may be left and entered again
         with self._recorder.attached(), aware:
             yield from self._rehearse()
             try:
@@ -338,15 +341,17 @@ class DPSGD(ChargedOnce):
         agreement.share_weights(self._ranks, self.model, self._shards is not None)
         agreement.require_same(
             self._ranks, optimizer=agreement.optimizer_facts(self._ranks, self.optimizer),
-            steps=self.steps_taken, mode=[module.training for module in self.model.modules()],
+            mode=[module.training for module in self.model.modules()],
             compilation=self._step.compiled is not None,
         )  # fmt: skip
         self._watch.accept()  # weights may have been loaded since the trainer was made
+        if self._average is not None and not self._average.updates:
+            self._average.restart()  # from the weights that the run begins with, on every rank
         self._source.check_collate()
         imitate = self._augmentation.checked(self._source.imitation)
         expected = self.plan.lots.expected_size / self._ranks.count
         crowd = largest_part(expected, self._copies, self._most_rows)
-        rehearsal = rehearse(self._recorder, imitate, self._copies, crowd)
+        rehearsal = rehearse(self._recorder, imitate, self._copies, crowd, self._ranks)
         self._rehearsal = Turns(rehearsal, self._recorder, self.optimizer)
         try:
             for batch in self._rehearsal.batches():
@@ -496,7 +501,16 @@ class DPSGD(ChargedOnce):
         self._just_taken = part.step + 1
         self._resuming.after(part.step + 1)
         self._step.report(self._progress, part.step)
-        self._after(part.step + 1)
+        self._tell_after(part.step + 1)
+
+    def _tell_after(self, steps: int) -> None:
+        """What goes wrong in a user's ``after`` on one rank ends the loop on all of them."""
+        if self._after is _nothing or self._ranks.count == 1:
+            self._after(steps)
+            return
+        with agreement.telling(self._ranks, f"in after, at step {steps}"):
+            self._after(steps)
+        agreement.require_all_well(self._ranks)
 
     # --- besides ----------------------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ def train_spread(
     """
     ranks = ranks or Alone()
     own: dict[int, Weights] = {}
-    with telling(ranks):
+    with telling(ranks, "while it trained its models"):
         for number in range(ranks.rank, len(groups), ranks.count):
             own[number] = train(number, groups[number])
     require_all_well(ranks)

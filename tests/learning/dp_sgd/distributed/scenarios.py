@@ -1,11 +1,12 @@
 """What every rank of a world does; each function returns what a test is to look at."""
 
+import contextlib
 import warnings
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
 
@@ -20,7 +21,7 @@ from sfumato.learning.dp_sgd import (
     TrainingError,
     TrainingPlan,
 )
-from sfumato.learning.dp_sgd.distributed import Alone
+from sfumato.learning.dp_sgd.distributed import Alone, find_ranks
 from sfumato.learning.functions import standardised_conv2d
 
 ROWS = 40
@@ -80,7 +81,42 @@ class Standard(nn.Module):
         return self.head(h.relu().mean((2, 3)))
 
 
+class StandardChild(nn.Module):
+    """The same without a head: sharded on its own, it is the last that holds its weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(5, 1, 3, 3))
+        self.gain = nn.Parameter(torch.ones(5))
+
+    def forward(self, x):
+        return standardised_conv2d(x, self.weight, self.gain, None, 1, 1)
+
+
+class Power(nn.Module):
+    """A function without a rule, which is run again with its weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((4,), 1.3))
+
+    def forward(self, x):
+        return torch.pow(x.abs() + 0.5, self.weight)
+
+
+def standard_child():
+    return nn.Sequential(
+        StandardChild(), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(5, 3)
+    )
+
+
+def without_rules():
+    return nn.Sequential(nn.Linear(5, 4), nn.PReLU(4), Power(), nn.Linear(4, 3))
+
+
 MODELS = {
+    "standard child": (standard_child, lambda g: torch.randn(ROWS, 1, 8, 8, generator=g)),
+    "without rules": (without_rules, lambda g: torch.randn(ROWS, 5, generator=g)),
     "standard": (Standard, lambda g: torch.randn(ROWS, 1, 8, 8, generator=g)),
     "mlp": (mlp, lambda g: torch.randn(ROWS, 5, generator=g)),
     "cnn": (cnn, lambda g: torch.randn(ROWS, 1, 8, 8, generator=g)),
@@ -447,9 +483,53 @@ def refusals(home):
     both = nn.Sequential(nn.Linear(5, 3), Mixing() if rank else nn.Identity())
     refused("one rank mixes", lambda: trainer(both, data).fit(loss))
     refused("one rank's loss", lambda: trainer(mlp(), data).fit(one_loss if rank else loss))
+    for held, used in ((torch.float64, torch.float32), (torch.float64, torch.bfloat16),
+                       (torch.float32, torch.float64)):  # fmt: skip
+        policy = MixedPrecisionPolicy(param_dtype=used, output_dtype=held)
+        short = fully_shard(mlp().to(held), mp_policy=policy)
+        run = trainer(short, (data[0].to(held), *data[1:]))
+        refused((held, used), lambda run=run: run.fit(loss))
+    for name, (fooling, its_loss) in FOOLERS.items():
+        for sharded in (False, True):
+            one = fooling()
+            one = shard(one) if sharded else one
+            run = trainer(one, data)
+            refused((name, sharded), lambda run=run, its_loss=its_loss: run.fit(its_loss))
+            found[name, sharded, "steps"] = run.steps_taken
+    tokens = case("words")[1]
+    refused("words across ranks", lambda: trainer(Words(), tokens).fit(gathering_loss))
     refused("drifting", lambda: drifting(home, rank))
+    refused("after", lambda: trainer(mlp(), data).fit(loss, after=leaving(rank)), Exception)
+    refused("unsendable", lambda: find_ranks().leading(lambda: lambda: 0), Exception)
+    pictures, theirs = case("cnn")
+    pictures = pictures.to(memory_format=torch.channels_last) if rank else pictures
+    refused("other layout", lambda: trainer(pictures, theirs))
+    refused("later steps", lambda: entered_again(rank, steps=1))
+    refused("later clip norm", lambda: entered_again(rank, clip=0.1))
     found["initial"] = started(rank)
+    found["initial average"] = started(rank, ema_decay=0.999)
     return found
+
+
+def leaving(rank):
+    """Goes wrong on one rank, after its second step."""
+
+    def after(step):
+        if rank and step == 2:
+            raise ValueError("a secret of rank 1")
+
+    return after
+
+
+def entered_again(rank, steps=0, clip=0.0):
+    """A loop is left, and one rank is elsewhere when it goes on."""
+    model, data = case("mlp")
+    run = trainer(model, data, plan(Adaptive(0.5, count_noise=3.0)))
+    stopped(run, 1)
+    if rank:
+        run._steps_taken += steps
+        run._step.set_clip(run._step.sum.clipping.clip + clip)
+    run.fit(loss)
 
 
 def drifting(home, rank):
@@ -468,17 +548,65 @@ class Mixing(nn.Module):
         return x - x.mean(0)
 
 
+class AcrossRanks(nn.Module):
+    """Adds what other ranks have; nothing if they have the same."""
+
+    def forward(self, h):
+        other = h.detach().clone()
+        dist.all_reduce(other)
+        return h + 10 * (other - dist.get_world_size() * h.detach())
+
+
+class SharedGradient(torch.autograd.Function):
+    """The same number as ever; what goes back is all ranks' mean, as some layers of others do."""
+
+    @staticmethod
+    def forward(ctx, h):
+        return h.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        grad = grad.clone()
+        dist.all_reduce(grad)
+        return grad / dist.get_world_size()
+
+
+class BackAcrossRanks(nn.Module):
+    def forward(self, h):
+        return SharedGradient.apply(h)
+
+
+def gathering_loss(model, x, y, *_):
+    """A little more where other ranks' examples lose more than these."""
+    losses = loss(model, x, y)
+    everyone = losses.detach().clone()
+    dist.all_reduce(everyone)
+    return losses + 1e-3 * (everyone - dist.get_world_size() * losses.detach())
+
+
+def across(between):
+    return lambda: nn.Sequential(nn.Linear(5, 4), nn.Tanh(), between(), nn.Linear(4, 3))
+
+
+FOOLERS = {
+    "values across ranks": (across(AcrossRanks), loss),
+    "gradients across ranks": (across(BackAcrossRanks), loss),
+    "loss across ranks": (mlp, gathering_loss),
+}
+
+
 def one_loss(model, x, y, *_):
     return F.cross_entropy(model(x), y)
 
 
-def started(rank):
+def started(rank, **more):
     """Ranks whose first weights differ train rank 0's."""
     _, data = case("mlp")
     torch.manual_seed(rank)
     model = mlp()
-    trainer(model, data).fit(loss)
-    return weights(model)
+    run = trainer(model, data, **more).fit(loss)
+    with run.averaged() if more else contextlib.nullcontext():
+        return weights(model)
 
 
 def charged(home):
@@ -528,8 +656,6 @@ def compiled(home):
 
 def mixed_precision(home):
     """Sharded parameters in bfloat16: near one process in float32."""
-    from torch.distributed.fsdp import MixedPrecisionPolicy
-
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, output_dtype=torch.float32)
     model, data = case("mlp")
     trainer(model, data, ranks=Alone(), optimizer=torch.optim.SGD).fit(loss)
@@ -552,7 +678,6 @@ def ensembles(home):
     """Shadow models and teachers, shared out; who trained what, and whether all is as alone."""
     import numpy as np
 
-    from sfumato.learning.dp_sgd.distributed import find_ranks
     from sfumato.learning.ensembles import Schedule, half_each, train_ensemble
     from sfumato.learning.pate.teachers import (
         TeacherRecipe,
@@ -606,7 +731,6 @@ def ensembles(home):
 
 def traffic(home):
     """Bytes that this rank sent in four steps, by its own count."""
-    from sfumato.learning.dp_sgd.distributed import find_ranks
 
     found = {}
     for kind in ("replicated", "sharded"):

@@ -43,7 +43,7 @@ def same(one, other):
 
 def test_two_ranks_train_as_one_process_does(two):
     for rank in both(two, "equality"):
-        assert len(rank) == 24
+        assert len(rank) == 28
         for name, found in rank.items():
             assert found["apart"] < 1e-6 < 5e-3 < found["moved"], name
 
@@ -166,11 +166,40 @@ def test_the_sum_is_divided_by_the_whole_lots_expected_size(two):
         ("tensor parallel", "tensor parallelism"),
         ("kept to itself", "keep to itself"),
         ("drifting", "same weights, but rank 1"),
+        ("other layout", "same model"),
+        ("unsendable", "pickle"),
+        ("later steps", "same number of steps taken, but rank 1"),
+        ("later clip norm", "same clip norm, but rank 1"),
     ],
 )
 def test_wrong_use_is_refused_on_every_rank(two, name, words):
     for rank in both(two, "refusals"):
         assert words in rank[name]
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize("where", ["values", "gradients", "loss"])
+def test_examples_that_are_mixed_across_ranks_are_refused_on_every_rank(two, where, sharded):
+    name = f"{where} across ranks"
+    for rank in both(two, "refusals"):
+        assert "of another rank's" in rank[name, sharded]
+        assert rank[name, sharded, "steps"] == 0
+
+
+def test_words_that_are_mixed_across_ranks_are_refused_though_they_cannot_be_nan(two):
+    for rank in both(two, "refusals"):
+        assert "of another rank's" in rank["words across ranks"]
+
+
+@pytest.mark.parametrize(
+    ("held", "used"),
+    [("float64", "float32"), ("float64", "bfloat16"), ("float32", "float64")],
+)
+def test_sums_in_another_precision_than_they_are_clipped_for_are_refused(two, held, used):
+    for rank in both(two, "refusals"):
+        found = rank[getattr(torch, held), getattr(torch, used)]
+        assert f"held in torch.{held} and used in torch.{used}" in found
+        assert "leave out param_dtype" in found
 
 
 def test_what_is_wrong_on_one_rank_is_told_to_the_others(two):
@@ -181,9 +210,16 @@ def test_what_is_wrong_on_one_rank_is_told_to_the_others(two):
     assert "rank 1 was refused" in one["one rank's loss"]
 
 
+def test_what_goes_wrong_after_a_step_on_one_rank_ends_the_loop_on_all(two):
+    one, other = both(two, "refusals")
+    assert other["after"] == "ValueError: a secret of rank 1"
+    assert one["after"] == "TrainingError: rank 1 met a ValueError in after, at step 2"
+
+
 def test_first_weights_are_rank_0s(two):
     one, other = both(two, "refusals")
     assert same(one["initial"], other["initial"])
+    assert same(one["initial average"], other["initial average"])
 
 
 def test_one_rank_pays_and_a_refusal_is_everyones(two):
@@ -227,7 +263,7 @@ def test_ensembles_on_several_ranks_need_a_folder_that_all_see(two):
 
 def test_a_model_that_cannot_be_made_on_one_rank_stops_all(two):
     one, other = both(two, "ensembles")
-    assert "rank 1 was refused" in one["broken"]
+    assert one["broken"] == "TrainingError: rank 1 met a ValueError while it trained its models"
     assert other["broken"] == "ValueError: no such model"
 
 

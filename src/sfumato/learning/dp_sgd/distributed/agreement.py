@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,14 @@ from sfumato.learning.dp_sgd.deferred import Deferred
 from sfumato.learning.dp_sgd.distributed.ranks import Ranks
 from sfumato.learning.dp_sgd.distributed.shards import local
 from sfumato.learning.dp_sgd.errors import TrainingError
+from sfumato.learning.dp_sgd.gradients.pieces import exact_type
 from sfumato.learning.dp_sgd.noise_source import NoiseSource
 from sfumato.learning.dp_sgd.optimizer_state import flatten_state
 
 __all__ = [
     "checksums",
     "coins_of_rank",
+    "layout_facts",
     "optimizer_facts",
     "refuse_deferred",
     "refuse_wrapped",
@@ -41,6 +43,7 @@ __all__ = [
     "telling",
 ]
 
+_KNOWN = "_known_to_all_ranks"
 _ROWS = 64  # that are compared, if the data are tensors
 
 
@@ -101,18 +104,38 @@ def require_all_well(ranks: Ranks, problem: str | None = None) -> None:
     everyone = ranks.gathered(problem)
     for rank, theirs in enumerate(everyone):
         if theirs is not None and problem is None:
-            raise TrainingError(f"rank {rank} was refused before the run: {theirs}")
+            raise _known_to_all(TrainingError(f"rank {rank} {theirs}"))
 
 
 @contextlib.contextmanager
-def telling(ranks: Ranks) -> Generator[None]:
-    """What goes wrong in the block is told to the others, who wait in :func:`require_all_well`."""
+def telling(ranks: Ranks, during: str = "") -> Generator[None]:
+    """What goes wrong in the block is told to the others, who wait in :func:`require_all_well`.
+
+    Once: blocks may be nested, and what came from another rank is not told again.
+
+    Args:
+        ranks: who is told.
+        during: what the block does with private data; then others learn an error's kind alone,
+            as its words may say something of the data. Otherwise it is one before the run.
+    """
     try:
         yield
     except Exception as error:
-        with contextlib.suppress(TrainingError):  # the others may be gone: its own error counts
-            require_all_well(ranks, f"{type(error).__name__}: {error}")
+        kind = type(error).__name__
+        told = (
+            f"met a {kind} {during}" if during else f"was refused before the run: {kind}: {error}"
+        )
+        if not getattr(error, _KNOWN, False):
+            with contextlib.suppress(TrainingError):  # the others may be gone: its own error counts
+                require_all_well(ranks, told)
+            _known_to_all(error)
         raise
+
+
+def _known_to_all(error: Exception) -> Exception:
+    with contextlib.suppress(AttributeError):  # of an exception that takes none
+        setattr(error, _KNOWN, True)
+    return error
 
 
 def coins_of_rank(coins: Coins, ranks: Ranks) -> Coins:
@@ -122,17 +145,37 @@ def coins_of_rank(coins: Coins, ranks: Ranks) -> Coins:
     return coins
 
 
-def require_own_noise(ranks: Ranks, noise: NoiseSource) -> None:
-    """Raises if two ranks draw the same numbers, as from generators seeded alike."""
+def require_own_noise(ranks: Ranks, noise: NoiseSource, parameters: Iterable[Tensor]) -> None:
+    """Raises if two ranks draw the same numbers, as from generators seeded alike.
+
+    Args:
+        ranks: who is asked.
+        noise: this rank's.
+        parameters: like whose sums it will be drawn; a source may have a generator for each place.
+    """
     if ranks.count == 1:
         return
-    drawn = [n for n in noise.normal(torch.zeros(8, dtype=torch.float64), 1.0).tolist() if n]
-    everyone = [d for d in ranks.gathered(repr(drawn)) if d != "[]"]  # a test may have no noise
-    if len(set(everyone)) < len(everyone):
-        raise TrainingError(
-            "two ranks draw the same noise, so that different coordinates would get the same: "
-            "leave out noise=, or start each rank's generator differently"
-        )
+    kinds = dict.fromkeys((local(p).device, exact_type(p.dtype)) for p in parameters)
+    drawn = [_a_few_of(noise, device, dtype) for device, dtype in kinds]
+    for here in zip(*ranks.gathered(drawn), strict=True):
+        some = [numbers for numbers in here if numbers]  # a test may have no noise
+        if len(set(some)) < len(some):
+            raise TrainingError(
+                "two ranks draw the same noise, so that different coordinates would get the same: "
+                "leave out noise=, or start each rank's generator differently"
+            )
+
+
+def _a_few_of(noise: NoiseSource, device: torch.device, dtype: torch.dtype) -> tuple[float, ...]:
+    drawn = noise.normal(torch.zeros(8, dtype=dtype, device=device), 1.0)
+    return tuple(number for number in drawn.tolist() if number)
+
+
+def layout_facts(parameters: Mapping[str, Tensor]) -> list[Any]:
+    """What ranks' sums must have in common, to be added up number by number."""
+    return [
+        (name, tuple(p.shape), p.dtype, p.stride(), p.device.type) for name, p in parameters.items()
+    ]
 
 
 def optimizer_facts(ranks: Ranks, optimizer: torch.optim.Optimizer) -> Any:

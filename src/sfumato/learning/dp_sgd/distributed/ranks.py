@@ -155,9 +155,10 @@ class TorchRanks(Ranks):
         if self.leads:
             try:
                 result = act()
+                message = pickle.dumps((None, result))
             except Exception as raised:  # whatever it is, the others must not wait for ever
                 error = raised
-            message = pickle.dumps((_sendable(error), None if error else result))
+                message = pickle.dumps((_sendable(error), None))
         message = self._told(message)
         if self.leads and error is not None:
             raise error

@@ -14,7 +14,8 @@ is in exactly one shard; filling up to equal sizes has no coordinate and no nois
 
 Covered: one-dimensional meshes over all ranks, any dimension of a parameter. Refused with an error
 before anything is spent: hybrid sharding and tensor parallelism (meshes of more dimensions),
-parameters offloaded to the processor, some sharded and some not, ``compile=True``.
+parameters offloaded to the processor, some sharded and some not, ``compile=True``, a mixed
+precision whose whole parameters are summed in another type than their shards are.
 """
 
 from __future__ import annotations
@@ -116,6 +117,21 @@ def _check(name: str, p: Tensor, ranks: Ranks) -> None:
         )
 
 
+def _check_type(name: str, held: torch.dtype, used: torch.dtype) -> None:
+    """Raises if norms and sums are formed in another type than the one that is clipped for.
+
+    The allowance for rounding follows from the type of the shards; and a rank without a part in a
+    parameter sends zeros of that type, where others would send what they have formed.
+    """
+    if exact_type(used) != exact_type(held):
+        raise TrainingError(
+            f"{name!r} is held in {held} and used in {used}, so that sums would be rounded "
+            "otherwise than they are clipped for: leave out param_dtype in MixedPrecisionPolicy, "
+            f"or hold the model in the precision that it is used in (model.to({used})) before "
+            "fully_shard"
+        )
+
+
 @final
 class Shards:
     """The places where a sharded model's parameters stand, whole or in part.
@@ -160,11 +176,14 @@ class Shards:
             if stands is not None and not is_placed(stands):
                 self._twins[id(stands)] = stands
                 if name in tape.parameters:
+                    _check_type(name, self.parameters[name].dtype, stands.dtype)
                     tape.stand_in(name, stands)
 
     def _hold(self, name: str) -> None:
-        """Keeps a parameter whole after the backward pass: its gradient is still being formed."""
-        self._owner[name].set_reshard_after_backward(False, recurse=False)
+        """Keeps a parameter whole after both passes: its gradient is still being formed."""
+        root = self._owner[name]
+        root.set_reshard_after_forward(False, recurse=False)
+        root.set_reshard_after_backward(False, recurse=False)
 
     def is_twin(self, tensor: Tensor) -> bool:
         """Whether it stands for a parameter at times."""

@@ -336,6 +336,7 @@ class Tape(TorchFunctionMode):
         if any(id(t) not in use.builds for t in self._tracked_among(args, kwargs)):
             if func in _FINAL or _is_in_place(key.what):
                 raise refusal or NotCovered(f"{key} works in place")
+            self._need(self._tracked_among(args, kwargs))  # it runs the function again
             try:
                 give_fallback(use, func, args, kwargs, self._rows)
             except NotCovered as error:
