@@ -1,6 +1,7 @@
 """What every rank of a world does; each function returns what a test is to look at."""
 
 import contextlib
+import itertools
 import warnings
 
 import torch
@@ -593,6 +594,32 @@ FOOLERS = {
     "gradients across ranks": (across(BackAcrossRanks), loss),
     "loss across ranks": (mlp, gathering_loss),
 }
+
+
+class AcrossTwo(nn.Module):
+    """Two ranks of several share what they have, the others do not."""
+
+    def __init__(self, pair):
+        super().__init__()
+        self.pair = pair
+
+    def forward(self, h):
+        inside = dist.get_rank() in self.pair
+        other = h.detach().clone() if inside else torch.zeros_like(h)
+        dist.all_reduce(other)
+        return h + (other - 2 * h.detach()) if inside else h
+
+
+def pairs(home):
+    """Whichever two ranks share what they have, all of them hear of it."""
+    found, count = {}, dist.get_world_size()
+    for pair in itertools.combinations(range(count), 2):
+        model = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), AcrossTwo(pair), nn.Linear(4, 3))
+        _, data = case("mlp")
+        found[pair] = message(lambda model=model, data=data: trainer(model, data).fit(loss))
+    model, data = case("mlp")
+    found["usual"] = message(lambda: trainer(model, data).fit(loss))
+    return found
 
 
 def one_loss(model, x, y, *_):

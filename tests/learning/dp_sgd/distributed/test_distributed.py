@@ -301,6 +301,16 @@ def test_four_ranks_with_fewer_units_than_ranks_train_as_one_process_does(tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("count", [3, 4])
+def test_any_two_ranks_that_share_what_they_have_are_refused(tmp_path, run_world, count):
+    for rank in run_world(tmp_path, count, "pairs"):
+        assert rank["pairs"].pop("usual") == ""
+        assert len(rank["pairs"]) == count * (count - 1) // 2
+        for found in rank["pairs"].values():
+            assert "of another rank's" in found
+
+
+@pytest.mark.slow
 def test_batches_may_be_prepared_ahead(tmp_path, run_world):
     for rank in run_world(tmp_path, 2, "workers"):
         for found in rank["workers"].values():
