@@ -194,9 +194,11 @@ class DPSGD(ChargedOnce):
             "default_unit": "record" if owners is None else "owner",
         }  # fmt: skip
         agreement.require_same(self._ranks, plan=(plan, asked))
-        self._plan = self._ranks.leading(
+        made = self._ranks.by_leader(
             lambda: make_plan(plan, relation=relation_of(ledger, dataset), **asked)
         )
+        told = self._ranks.leading(lambda: {} if made is None else made.to_dict())
+        self._plan = made or TrainingPlan.from_dict(told)
         self._shards = find_shards(model, self._ranks)
         self._parameters = checked_parameters(model, optimizer, scheduler)
         agreement.refuse_deferred(data, self._ranks)

@@ -167,7 +167,7 @@ def test_the_sum_is_divided_by_the_whole_lots_expected_size(two):
         ("kept to itself", "keep to itself"),
         ("drifting", "same weights, but rank 1"),
         ("other layout", "same model"),
-        ("unsendable", "pickle"),
+        ("unsendable", "JSON and arrays"),
         ("later steps", "same number of steps taken, but rank 1"),
         ("later clip norm", "same clip norm, but rank 1"),
     ],

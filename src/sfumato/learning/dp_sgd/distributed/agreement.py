@@ -158,7 +158,7 @@ def require_own_noise(ranks: Ranks, noise: NoiseSource, parameters: Iterable[Ten
     kinds = dict.fromkeys((local(p).device, exact_type(p.dtype)) for p in parameters)
     drawn = [_a_few_of(noise, device, dtype) for device, dtype in kinds]
     for here in zip(*ranks.gathered(drawn), strict=True):
-        some = [numbers for numbers in here if numbers]  # a test may have no noise
+        some = [tuple(numbers) for numbers in here if numbers]  # a test may have no noise
         if len(set(some)) < len(some):
             raise TrainingError(
                 "two ranks draw the same noise, so that different coordinates would get the same: "

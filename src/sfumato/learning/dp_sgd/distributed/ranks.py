@@ -22,7 +22,6 @@ other is not encrypted; use a network that is yours alone.
 from __future__ import annotations
 
 import contextlib
-import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar, cast, final
@@ -31,6 +30,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from sfumato.learning.dp_sgd.distributed.words import error_from, packed, unpacked, words_of
 from sfumato.learning.dp_sgd.errors import TrainingError
 
 __all__ = ["Alone", "Ranks", "TorchRanks", "find_ranks"]
@@ -62,7 +62,10 @@ class Ranks(ABC):
 
     @abstractmethod
     def leading(self, act: Callable[[], T]) -> T:
-        """Rank 0 acts; every rank gets its result, or raises its error. The result is pickled."""
+        """Rank 0 acts; every rank gets its result, or raises its error.
+
+        The result is JSON, arrays of numbers allowed (:mod:`.words`).
+        """
 
     def by_leader(self, act: Callable[[], T]) -> T | None:
         """Rank 0 acts and keeps the result, others get None; its error reaches everyone."""
@@ -72,7 +75,7 @@ class Ranks(ABC):
 
     @abstractmethod
     def gathered(self, value: T) -> list[T]:
-        """Everyone's value, in the order of ranks."""
+        """Everyone's value, in the order of ranks; JSON, as of :meth:`leading`."""
 
     @abstractmethod
     def total(self, values: Sequence[float]) -> list[float]:
@@ -155,17 +158,19 @@ class TorchRanks(Ranks):
         if self.leads:
             try:
                 result = act()
-                message = pickle.dumps((None, result))
+                message = packed({"result": result})
             except Exception as raised:  # whatever it is, the others must not wait for ever
                 error = raised
-                message = pickle.dumps((_sendable(error), None))
+                message = packed({"error": words_of(raised)})
         message = self._told(message)
-        if self.leads and error is not None:
-            raise error
-        met, found = pickle.loads(message)
-        if met is not None:
-            raise met
-        return result if self.leads else found
+        if self.leads:
+            if error is not None:
+                raise error
+            return result
+        told = unpacked(message)
+        if "error" in told:
+            raise error_from(told["error"])
+        return told["result"]
 
     def _told(self, message: bytes) -> bytes:
         with _in_company():
@@ -179,18 +184,23 @@ class TorchRanks(Ranks):
 
     def gathered(self, value: T) -> list[T]:
         """See :class:`Ranks`."""
-        found: list[Any] = [None] * self.count
+        message = torch.frombuffer(bytearray(packed([value])), dtype=torch.uint8)
+        lengths = [int(length) for length in self._everyones(torch.tensor([len(message)]))]
+        padded = torch.zeros(max(lengths), dtype=torch.uint8)
+        padded[: len(message)] = message
+        found = zip(self._everyones(padded), lengths, strict=True)
+        return [unpacked(data[:length].numpy().tobytes())[0] for data, length in found]
+
+    def _everyones(self, own: Tensor) -> list[Tensor]:
+        everyone = [torch.empty_like(own) for _ in range(self.count)]
         with _in_company():
-            dist.all_gather_object(found, value, group=self._words)
-        return found
+            dist.all_gather(everyone, own, group=self._words)
+        return everyone
 
     def total(self, values: Sequence[float]) -> list[float]:
         """See :class:`Ranks`."""
         own = torch.tensor([float(value) for value in values], dtype=torch.float64)
-        everyone = [torch.empty_like(own) for _ in range(self.count)]
-        with _in_company():
-            dist.all_gather(everyone, own, group=self._words)
-        return torch.stack(everyone).sum(0).tolist()
+        return torch.stack(self._everyones(own)).sum(0).tolist()
 
     # --- tensors ----------------------------------------------------------------------------------
 
@@ -243,19 +253,6 @@ def _timeout(group: Any) -> Any:
         device = torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
         return group._get_backend(device).options._timeout
     return None
-
-
-def _sendable(error: Exception | None) -> Exception | None:
-    """The error itself if it survives the way, or its words."""
-    if error is None:
-        return None
-    try:
-        copy = pickle.loads(pickle.dumps(error))
-        if type(copy) is type(error) and str(copy) == str(error):
-            return error
-    except Exception:  # whatever an exception's own code does
-        pass
-    return TrainingError(f"rank 0 met a {type(error).__name__}: {error}")
 
 
 @contextlib.contextmanager

@@ -39,7 +39,7 @@ def told_checkpoint(ranks: Ranks, found: Checkpoint | None) -> Checkpoint | None
         lambda: None if found is None else (
             found.step,
             found.facts,
-            {name: (tuple(t.shape), t.dtype) for name, t in found.tensors.items()},
+            {n: (list(t.shape), str(t.dtype)) for n, t in found.tensors.items()},
         )
     )  # fmt: skip
     if outline is None or ranks.count == 1:
@@ -47,7 +47,8 @@ def told_checkpoint(ranks: Ranks, found: Checkpoint | None) -> Checkpoint | None
     step, facts, shapes = outline
     tensors: dict[str, Tensor] = {}
     for name, (shape, dtype) in shapes.items():
-        given = found.tensors[name].contiguous() if found else torch.empty(shape, dtype=dtype)
+        own = getattr(torch, dtype.removeprefix("torch."))
+        given = found.tensors[name].contiguous() if found else torch.empty(shape, dtype=own)
         if given.numel():
             ranks.broadcast(given.view(-1).view(torch.uint8))
         tensors[name] = given
