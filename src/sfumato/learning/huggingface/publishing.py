@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,9 +33,9 @@ class Publishing(_Base):
     dpsgd: DPSGD | None
 
     @property
+    @abstractmethod
     def record(self) -> Record:
         """The public record of the run."""
-        raise NotImplementedError
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """An ordinary folder of weights, configuration and tokenizer, and the public record."""
