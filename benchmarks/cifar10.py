@@ -5,7 +5,7 @@
     sfumato train dp-sgd --data cifar10 --preset wrn --start random.safetensors --epsilon 1 ...
     python benchmarks/cifar10.py steps --steps 20
 
-``choose`` compares learning rates on Fashion-MNIST in three equal colours and 32 pixels, which is
+``choose`` compares learning rates on Fashion-MNIST's garments before random images, which are
 declared public here: nothing about CIFAR-10 is chosen on CIFAR-10. ``steps`` times the same steps
 of the same network here and by Opacus, whose physical batches are as large as fit.
 """
@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
 import time
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -26,42 +26,62 @@ from torch.nn import functional as F
 import sfumato as sf
 from sfumato.learning.clock import OutOfTime
 from sfumato.learning.models import make_model
+from sfumato.learning.pretraining import random_images
 from sfumato.learning.recipes.augments import flip_and_shift
 from sfumato.learning.recipes.rates import Rate
 from sfumato.learning.recipes.start import PublicStart
 
 
-def in_colours(name: str, size: int):
-    """Grey images of 28 pixels as colour images of 32, and as many of them as CIFAR-10 has."""
-    data = sf.load_dataset(name)
+def garments(size: int, device: str):
+    """Fashion-MNIST's garments in random colours before random images.
 
-    def changed(examples, most):
-        grey = np.pad(examples.inputs[:most].reshape(-1, 28, 28), ((0, 0), (2, 2), (2, 2)))
-        return type(examples)(np.repeat(grey[..., None], 3, axis=3), examples.labels[:most])
+    Everything but the garments is drawn from a seed; nothing of it is CIFAR-10.
+    """
+    data = sf.load_dataset("fashion-mnist")
+
+    def changed(examples, most: int, seed: int):
+        grey = torch.from_numpy(examples.inputs[:most].reshape(-1, 28, 28) / 255.0).float()
+        generator = torch.Generator().manual_seed(seed)
+        places = torch.randint(0, 5, (2, len(grey)), generator=generator)
+        canvas = torch.zeros(len(grey), 32, 32)
+        for top in range(5):
+            for left in range(5):
+                here = (places[0] == top) & (places[1] == left)
+                canvas[here, top : top + 28, left : left + 28] = grey[here]
+        cover = (4 * canvas).clamp(max=1).unsqueeze(1)
+        colours = torch.rand(len(grey), 3, 1, 1, generator=generator)
+        behind = random_images("mixed", len(grey), 32, seed=seed, device=device).cpu() / 255
+        images = behind + cover * (colours * (0.3 + 0.7 * canvas.unsqueeze(1)) - behind)
+        inputs = (255 * images).byte().permute(0, 2, 3, 1).contiguous().numpy()
+        return type(examples)(inputs, examples.labels[:most])
 
     return dataclasses.replace(
-        data, name=f"{name} in colours", shape=(32, 32, 3), train=changed(data.train, size),
-        test=changed(data.test, 10_000), rows=None, public_size=size,
+        data, name="garments before random images", shape=(32, 32, 3),
+        train=changed(data.train, size, 1), test=changed(data.test, 10_000, 2), rows=None,
+        public_size=size,
     )  # fmt: skip
 
 
 def choose(options: argparse.Namespace) -> None:
-    data = in_colours(options.data, 50_000)
+    """Trains on the garments by one learning rate after the other, and says how far each came."""
+    data = garments(50_000, options.device)
     recipe = sf.preset("wrn", data, epsilon=options.epsilon)
-    start = None if options.start is None else PublicStart(options.start)
-    for rate in options.rates:
+    if options.run_steps is not None:
+        recipe = dataclasses.replace(recipe, epochs=None, steps=options.run_steps)
+    for rate, start_rate in itertools.product(options.rates, options.start_rates):
+        start = None if options.start is None else PublicStart(options.start, rate=start_rate)
         one = dataclasses.replace(
             recipe, start=start, rate=Rate(rate), augmentations=options.augmentations,
             batch_size=options.batch_size, seed=0,
         )  # fmt: skip
         begun = time.monotonic()
-        found = sf.train(one, data, device=options.device, compile=True, evaluations=1)
-        print(
-            json.dumps(
-                {"rate": rate, "accuracy": found.accuracy, "seconds": time.monotonic() - begun}
-            ),
-            flush=True,
-        )
+        found = sf.train(one, data, device=options.device, compile=True, evaluations=4)
+        told = {
+            "epsilon": options.epsilon, "rate": rate, "start_rate": start_rate,
+            "accuracy": found.accuracy, "curve": [point.accuracy for point in found.points],
+            "seconds": time.monotonic() - begun,
+        }  # fmt: skip
+        print(json.dumps(told), flush=True)
 
 
 def steps(options: argparse.Namespace) -> None:
@@ -168,9 +188,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("choose", "steps", "train"))
     parser.add_argument("--start", default=None)
-    parser.add_argument("--data", default="fashion-mnist")
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--rates", type=float, nargs="+", default=[1.0, 2.0, 4.0])
+    parser.add_argument("--start-rates", type=float, nargs="+", default=[1.0])
+    parser.add_argument("--run-steps", type=int, default=None)
     parser.add_argument("--augmentations", type=int, default=8)
     parser.add_argument("--batch-size", type=int, default=4096)
     parser.add_argument("--opacus-batch", type=int, default=2048)

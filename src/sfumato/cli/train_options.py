@@ -164,6 +164,10 @@ class Chosen:
         str | None,
         option(_MODEL, "Where they come from, if the file does not say it; for the record."),
     ]
+    StartRate = Annotated[
+        float | None,
+        option(_TRAINING, "Of learning, for those weights, as a multiple of the others'."),
+    ]
     Precision = Annotated[
         str | None, option(_TRAINING, "Of the model's arithmetic: full or bfloat16.")
     ]
@@ -251,9 +255,14 @@ def _changes(said: Mapping[str, Any], base: Recipe) -> dict[str, Any]:
     if said["start"] is not None:
         from sfumato.learning.recipes.start import PublicStart
 
-        found["start"] = PublicStart(str(said["start"].resolve()), said["start_source"] or "")
+        rate = 1.0 if said["start_rate"] is None else said["start_rate"]
+        found["start"] = PublicStart(
+            str(said["start"].resolve()), said["start_source"] or "", rate=rate
+        )
     elif said["start_source"] is not None:
         raise ValueError("--start-source says where the weights of --start come from: give both")
+    elif said["start_rate"] is not None:
+        raise ValueError("--start-rate is of the weights of --start: give both")
     if said["canaries"] is not None:
         from sfumato.learning.recipes.canaries import Canaries
 

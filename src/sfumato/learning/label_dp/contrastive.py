@@ -40,7 +40,7 @@ from sfumato.learning.pate.students.learners import Shuffled, Stateful, set_rate
 __all__ = ["CHOICES", "contrastive_loss", "image_body", "pretrain_body"]
 
 Views = Callable[[Tensor, bool], Tensor]
-"""One random view of each image; whether it may be mirrored."""
+"""Two random views of each of n inputs, i and i + n of one; whether they may be mirrored."""
 
 _TEMPERATURE = 0.2
 _CODE = 128  # numbers of a code
@@ -93,13 +93,13 @@ def pretrain_body(
     compile: bool = False,
     told: Told = lambda done, total: None,
     clock: Clock | None = None,
-    views: Views = viewed,
+    views: Views = lambda rows, mirrored: viewed(torch.cat([rows, rows]), mirrored),
 ) -> dict[str, Tensor]:
     """The weights of a body after its training, or from where that was cut off.
 
     Args:
         make: the untrained body, and how many numbers it gives; see :func:`image_body`.
-        inputs: (n, channels, height, width), public, on the device to train on: in [0, 1], or as
+        inputs: (n, channels, height, width) in [0, 1], public, on the device to train on; or as
             ``views`` takes them.
         epochs: over all inputs.
         batch: images of a step, each in two views.
@@ -110,7 +110,7 @@ def pretrain_body(
         compile: join operations by ``torch.compile``.
         told: how many steps are done, of how many.
         clock: says when to stop.
-        views: one random view of each of some inputs.
+        views: two random views of each of some inputs.
 
     Raises:
         OutOfTime: if the clock ran out; called again, it goes on.
@@ -160,8 +160,7 @@ class _Pretraining:
     def step(self, number: int) -> None:
         """One batch in two views; nothing in it waits for a GPU."""
         rows = self.batches(number).to(self.inputs.device, non_blocking=True)
-        images = self.inputs[rows]
-        views = self.views(torch.cat([images, images]), self.mirrored)
+        views = self.views(self.inputs[rows], self.mirrored)
         set_rate(self.optimizer, self.rate * rise_and_fall(number, self.steps))
         self.model.train()
         views = views.contiguous(memory_format=self.layout)

@@ -108,7 +108,7 @@ def _coins_put_back() -> Iterator[None]:
 
 def memory_layout(inputs: Tensor) -> torch.memory_format:
     """Channels last for images on a GPU, whose convolutions are faster so."""
-    images = inputs.ndim == 4 and inputs.is_cuda
+    images = inputs.ndim >= 4 and inputs.is_cuda
     return torch.channels_last if images else torch.contiguous_format
 
 

@@ -2,9 +2,14 @@
 
     weights = pretrain(Pretraining(model="wrn", steps=16_000), "random.safetensors", device="cuda")
 
-Two views of a random image, cropped and recoloured, should have like codes, and views of different
-images unlike ones (NT-Xent, as :mod:`~sfumato.learning.label_dp.contrastive` states it). The body
+Two views of a random thing, cropped and recoloured, should have like codes, and views of different
+things unlike ones (NT-Xent, as :mod:`~sfumato.learning.label_dp.contrastive` states it). The body
 that learns this is kept, its last layer is not.
+
+Filters that a network standardises are written with mean 0 and norm 1, as they had before training
+on average. That changes nothing of what the body computes, and much of how it goes on: a step of
+private training adds noise of one size to every weight, and weights that decay made small would
+drown in it.
 
 Guarantee: no data set is an argument of anything here. What is learnt follows from public
 settings and a seed, so that private training may begin with it at no cost. The file says in its
@@ -29,16 +34,18 @@ from torch import Tensor, nn
 
 from sfumato.core import validation
 from sfumato.learning.durable import write_whole
+from sfumato.learning.functions import FLOOR
 from sfumato.learning.label_dp.contrastive import image_body, pretrain_body
 from sfumato.learning.label_dp.stepping import Clock, Told
 from sfumato.learning.label_dp.views import cropped, recoloured
 from sfumato.learning.models import make_model
-from sfumato.learning.pretraining.processes import process_called, random_images
+from sfumato.learning.models.wrn import StandardizedConv
+from sfumato.learning.pretraining.processes import process_called, random_pairs
 
 __all__ = ["Pretraining", "pretrain"]
 
 _KEY = "pretraining"
-_AREA = (0.15, 1.0)  # of a crop, as a share of the larger image that it is from
+_AREA = (0.25, 1.0)  # of a crop, as a share of the larger image that it is from
 _ENLARGED = 2  # random images have so many times the side of what the network sees
 
 
@@ -52,7 +59,7 @@ class Pretraining:
         options: of that network.
         side: of the images that it will see, in pixels; colours are three.
         process: which random images.
-        images: how many there are.
+        images: how many things there are, in one image or two.
         steps: of the training.
         batch: images of a step, each in two views.
         mirrored: whether views may be mirror images.
@@ -130,12 +137,12 @@ def pretrain(
         raise ValueError(f"out must be a new file, but {path} is there: remove it, or give another")
     clock = Clock(minutes)
     making()
-    images = random_images(
+    pairs = random_pairs(
         how.process, how.images, _ENLARGED * how.side, seed=how.seed, device=device
     )
     weights = pretrain_body(
         how.body,
-        images,
+        pairs,
         epochs=how.steps * how.batch / how.images,
         batch=how.batch,
         mirrored=how.mirrored,
@@ -147,13 +154,27 @@ def pretrain(
         clock=clock,
         views=lambda rows, mirrored: _views(rows, mirrored, how.side),
     )
+    weights = _rescaled(how.body()[0], weights)
     said = json.dumps({"how": how.to_dict(), "source": how.source, "device": device})
     kept = {name: value.contiguous() for name, value in weights.items()}
     write_whole(path, save(kept, {_KEY: said}), public=True)
     return weights
 
 
-def _views(rows: Tensor, mirrored: bool, side: int) -> Tensor:
-    """One view of each random image, of the size that the network sees."""
-    pictures = rows.to(torch.float32) / 255
+def _views(pairs: Tensor, mirrored: bool, side: int) -> Tensor:
+    """Two views of each pair of random images, of the size that the network sees."""
+    pictures = torch.cat([pairs[:, 0], pairs[:, 1]]).to(torch.float32) / 255
     return recoloured(cropped(pictures, mirrored, side=side, area=_AREA))
+
+
+def _rescaled(body: nn.Module, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The same function, with filters of mean 0 and norm 1 where they are standardised anyway."""
+    body.load_state_dict(weights)
+    with torch.no_grad():
+        for part in body.modules():
+            if isinstance(part, StandardizedConv):
+                filters = part.weight - part.weight.mean((1, 2, 3), keepdim=True)
+                squares = filters.square().sum((1, 2, 3), keepdim=True)
+                unit = torch.where(squares < FLOOR, part.weight, filters * squares.rsqrt())
+                part.weight.copy_(unit)
+    return {name: value.detach().clone() for name, value in body.state_dict().items()}

@@ -63,9 +63,16 @@ class Rate:
 
 
 def make_optimizer(
-    name: str, parameters: Iterable[Tensor], rate: float, momentum: float, weight_decay: float
+    name: str,
+    parameters: Iterable[Tensor] | list[dict[str, Any]],
+    rate: float,
+    momentum: float,
+    weight_decay: float,
 ) -> Optimizer:
-    """Torch's optimizer of this name; ``momentum`` is Adam's first moment's decay, too."""
+    """Torch's optimizer of this name; ``momentum`` is Adam's first moment's decay, too.
+
+    Parameters may come in groups, as torch's optimizers take them.
+    """
     if name not in OPTIMIZERS:
         validation.fail("optimizer", f"one of {', '.join(OPTIMIZERS)}", name)
     if not 0 <= validation.non_negative("momentum", momentum) < 1:

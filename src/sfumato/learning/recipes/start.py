@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, final
@@ -29,6 +29,9 @@ _MADE_HERE = "pretraining"
 class PublicStart:
     """A file of weights to begin with; what it does not hold begins as it would without it.
 
+    But for a last linear layer that is not in it: that begins at zero, so that weights which have
+    learnt something are not moved before there is a reason.
+
     Costs no privacy *if the weights are public*: that they are, and do not stem from the private
     data, is declared by whoever uses them, in ``source``, and stated in the record. A file of
     :func:`~sfumato.learning.pretraining.pretrain` says itself where it comes from.
@@ -38,11 +41,14 @@ class PublicStart:
             them, or all but the last layers'.
         source: one line that says where they come from; by default what the file says.
         sha256: of the file. By default of the file as it is now; a file that changes is refused.
+        rate: of learning, for the weights that the file holds, as a multiple of the others'. Noise
+            moves all weights alike: those that have learnt something have more to lose by it.
     """
 
     path: str
     source: str = ""
     sha256: str | None = None
+    rate: float = 1.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | Path) or not str(self.path):
@@ -52,6 +58,7 @@ class PublicStart:
             "path": path,
             "sha256": checked_digest(self.sha256, path),
             "source": checked_source(self.source or _said_by(path)),
+            "rate": validation.positive("rate of the start", self.rate),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -75,6 +82,18 @@ class PublicStart:
             )
         check_weights(weights, own, set(), self.path)
         model.load_state_dict(weights, strict=False)
+        _begin_at_zero(model, weights)
+
+    def groups(
+        self, parameters: Iterable[tuple[str, nn.Parameter]], rate: float
+    ) -> list[dict[str, Any]]:
+        """Named parameters of the model for an optimizer: what the file holds, and the rest."""
+        held = set(public_weights(self.path, self.sha256))
+        own = {True: list[nn.Parameter](), False: list[nn.Parameter]()}
+        for name, parameter in parameters:
+            own[name in held].append(parameter)
+        groups = {"params": own[False], "lr": rate}, {"params": own[True], "lr": rate * self.rate}
+        return [group for group in groups if group["params"]]
 
     @property
     def provenance(self) -> str:
@@ -89,6 +108,14 @@ class PublicStart:
     def from_dict(cls, data: Mapping[str, Any]) -> PublicStart:
         """The inverse of :meth:`to_dict`; the file need not be there until it is used."""
         return cls(**data)
+
+
+def _begin_at_zero(model: nn.Module, held: Mapping[str, Any]) -> None:
+    """The last layer, if it is linear and none of it is held."""
+    name, last = [(n, part) for n, part in model.named_modules() if not list(part.children())][-1]
+    if isinstance(last, nn.Linear) and f"{name}.weight" not in held:
+        for parameter in last.parameters():
+            nn.init.zeros_(parameter)
 
 
 def _said_by(path: str) -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -279,7 +279,7 @@ class _Run:
         """The engine, with everything that the recipe says."""
         recipe, lots = self.recipe, self.plan.lots
         optimizer = make_optimizer(
-            recipe.optimizer, self.head.parameters(), recipe.rate.start, recipe.momentum,
+            recipe.optimizer, self._parameters(), recipe.rate.start, recipe.momentum,
             recipe.weight_decay,
         )  # fmt: skip
         per_epoch = lots.population / lots.expected_size
@@ -291,6 +291,13 @@ class _Run:
             scheduler=make_scheduler(optimizer, recipe.rate, self.plan.steps, per_epoch),
             coins=self.coins, progress=self.history, **more,
         )  # fmt: skip
+
+    def _parameters(self) -> Iterable[Tensor] | list[dict[str, Any]]:
+        """Of the model, in groups where some begin with public weights."""
+        if self.recipe.start is None:
+            return self.head.parameters()
+        named = ((name.removeprefix("inner."), p) for name, p in self.head.named_parameters())
+        return self.recipe.start.groups(named, self.recipe.rate.start)
 
     def _rows(self) -> Deferred:
         inputs, labels = self.data.train
