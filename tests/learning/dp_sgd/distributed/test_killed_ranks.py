@@ -4,17 +4,11 @@ One process imports torch and forks the ranks of every attempt. It kills one of 
 how the others end and at what is left: journal, checkpoints, ledger. Real coins, real rows.
 """
 
-import itertools
-import json
-import os
-import subprocess
-import sys
-import textwrap
-
 import pytest
+from tests.learning.killing import check_charged_once, check_steps, run_script
 
 SCRIPT = """
-import json, os, random, signal, sys, time
+import os, random, sys, time
 from datetime import timedelta
 from pathlib import Path
 
@@ -24,9 +18,8 @@ from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn import functional as F
 
+from killing import kill_one, kill_trainers, lines
 from sfumato.learning.dp_sgd import DPSGD, Adaptive, PoissonLots, TrainingError, TrainingPlan
-from sfumato.learning.dp_sgd.checkpoints import Checkpoints
-from sfumato.ledger import Budget, Ledger
 
 os.environ["GLOO_SOCKET_IFNAME"] = "lo"
 torch.set_num_threads(1)
@@ -35,7 +28,6 @@ early = sys.argv[4] == "early"  # whether ranks may be killed before they have m
 X, Y = torch.randn(60, 3), torch.randint(0, 2, (60,))
 STEPS = 30
 plan = TrainingPlan(PoissonLots(10, 60), Adaptive(1.0), 0.9, STEPS, 1e-5)
-epsilon = plan.guarantee.epsilon
 
 
 def child(run, rank, count, number, sharded, ready):
@@ -64,136 +56,57 @@ def child(run, rank, count, number, sharded, ready):
     trainer.resume()
     for x, y in trainer:
         if not trainer.rehearsing and ready is not None:
-            os.write(ready, b"!")
+            ready()  # the charge is made, and the first checkpoint written
             ready = None
         trainer.backward(F.cross_entropy(model(x), y, reduction="none"))
     assert trainer.steps_taken == STEPS, trainer.steps_taken
     dist.barrier()
 
 
+def ended(*arguments):
+    try:
+        child(*arguments)
+    except TrainingError as error:  # what a rank says when another one is gone
+        if "ended or does not answer" not in str(error):
+            raise
+        return 3
+    except RuntimeError:  # the same, from within fully_shard or the meeting
+        return 4
+    return 0
+
+
 def attempt(run, number, delay):
     count, sharded = random.choice([1, 2, 2, 3]), random.random() < 0.5
-    readable, writable = os.pipe()
-    pids = []
-    for rank in range(count):
-        pid = os.fork()
-        if not pid:
-            code = 0
-            try:
-                child(run, rank, count, number, sharded, writable)
-            except TrainingError as error:  # what a rank says when another one is gone
-                code = 3 if "ended or does not answer" in str(error) else 1
-                code == 1 and print(json.dumps({"problem": repr(error)}), flush=True)
-            except RuntimeError as error:  # the same, from within fully_shard or the meeting
-                code = 4
-            except BaseException as error:
-                print(json.dumps({"problem": repr(error)}), flush=True)
-                code = 1
-            os._exit(code)
-        pids.append(pid)
-    os.close(writable)
-    if number == 0 or not early:
-        os.read(readable, 1)  # the charge is made, and the first checkpoint written
     victim = random.randrange(count)
-    end = time.monotonic() + delay
-    codes = {}
-    while time.monotonic() < end and len(codes) < count:
-        for rank, pid in enumerate(pids):
-            if rank not in codes:
-                done, status = os.waitpid(pid, os.WNOHANG)
-                if done:
-                    codes[rank] = os.waitstatus_to_exitcode(status)
-        time.sleep(0.0005)
-    os.close(readable)
-    if victim not in codes:
-        os.kill(pids[victim], signal.SIGKILL)
-    for rank, pid in enumerate(pids):
-        if rank not in codes:
-            codes[rank] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    return count, victim, [codes[rank] for rank in range(count)], sharded
+    ranks = [
+        lambda ready, rank=rank: ended(run, rank, count, number, sharded, ready)
+        for rank in range(count)
+    ]
+    killed, codes = kill_one(
+        ranks, lambda seconds: seconds >= delay, victim=victim, wait=number == 0 or not early
+    )
+    facts = {"codes": codes, "count": count, "sharded": sharded, "victim": victim}
+    return killed, not any(codes), facts
 
 
 def look(run):
-    steps = []
-    for path in sorted(run.glob("truth-*")):
-        steps.append([int(line) for line in path.read_text().split()])
-    store = Checkpoints(run / "run", plan.digest)
-    ledger = Ledger(run / "privacy.db", create=False)
-    kinds = [entry.kind for entry in ledger.history("people")]
-    left = ledger.status("people", declared=False).left
-    verified = bool(ledger.verify("people"))
-    ledger.close()
-    found = store.load()
-    return {
-        "steps": steps, "started": store.started, "checkpoint": found.step if found else None,
-        "kinds": kinds, "left": left, "verified": verified,
-    }
+    truths = sorted(run.glob("truth-*"))
+    return {"steps": [[int(line) for line in lines(path)] for path in truths]}
 
 
 random.seed(seed)
-done = number = 0
-while done < kills:
-    run = home / str(number)
-    run.mkdir(parents=True)
-    number += 1
-    ledger = Ledger(run / "privacy.db")
-    ledger.create("people", Budget(1.5 * epsilon, 1e-4))
-    ledger.close()
-    window, before, tries = 0.25, 0, 0
-    while True:
-        killing = done < kills
-        count, victim, codes, sharded = attempt(
-            run, tries, random.uniform(0, window) if killing else 60
-        )
-        tries += 1
-        killed = codes[victim] == -9
-        done += killed
-        found = look(run)
-        print(json.dumps({
-            "run": number, "killed": killed, "codes": codes, "count": count, "sharded": sharded,
-            "victim": victim,
-        } | found), flush=True)
-        if all(code == 0 for code in codes):
-            break
-        window = 0.25 if found["started"] > before else min(1.5 * window, 10.0)
-        before = found["started"]
-print(json.dumps({"epsilon": epsilon, "budget": 1.5 * epsilon, "steps": STEPS}), flush=True)
+kill_trainers(home, kills, plan, 0.25, attempt, look)
 """
 
 
-def killed_runs(folder, kills, seed, when):
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [
-        sys.executable,
-        "-c",
-        textwrap.dedent(SCRIPT),
-        str(folder),
-        str(kills),
-        str(seed),
-        when,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900)
-    assert done.returncode == 0, done.stderr[-2000:]
-    *seen, facts = [json.loads(line) for line in done.stdout.splitlines()]
-    return seen, facts
-
-
 def check(seen, facts, kills):
-    assert not [line for line in seen if "problem" in line]
     assert sum(line["killed"] for line in seen) >= kills
     for line in seen:
-        for steps in line["steps"]:
-            # No rank ever ran a step twice, or behind one that may have run.
-            assert all(a < b for a, b in itertools.pairwise(steps)), steps
-            # What was run was noted, and what is noted was charged.
-            assert (steps[-1] + 1 if steps else 0) <= line["started"] <= facts["steps"]
+        for steps in line["steps"]:  # of one rank
+            check_steps(steps, line["started"], facts["steps"])
         assert line["checkpoint"] is not None
         assert line["checkpoint"] <= line["started"]
-        # Charged once, in full, however often a rank was killed.
-        charges = [kind for kind in line["kinds"] if kind not in ("commit", "resume")]
-        assert charges == ["open", "plan", "reserve"]
-        assert line["left"] == pytest.approx(facts["budget"] - facts["epsilon"], abs=1e-6)
-        assert line["verified"]
+        check_charged_once(line, facts["budget"] - facts["epsilon"])
         # Nobody was left waiting, and nobody said anything else than that a rank is gone.
         assert set(line["codes"]) <= {0, 3, 4, -9}
         assert line["codes"].count(-9) <= 1
@@ -206,13 +119,13 @@ def check(seen, facts, kills):
 
 
 def test_a_killed_rank_ends_all_and_the_run_goes_on_charged_once(tmp_path):
-    seen, facts = killed_runs(tmp_path, kills=2, seed=3, when="in a run")
+    *seen, facts = run_script(SCRIPT, tmp_path, 2, 3, "in a run", timeout=900)
     check(seen, facts, 2)
 
 
 @pytest.mark.slow
 def test_many_killed_ranks(tmp_path):
-    seen, facts = killed_runs(tmp_path, kills=30, seed=2, when="early")
+    *seen, facts = run_script(SCRIPT, tmp_path, 30, 2, "early", timeout=900)
     check(seen, facts, 30)
     assert {line["count"] for line in seen} == {1, 2, 3}
     assert {line["sharded"] for line in seen} == {True, False}
