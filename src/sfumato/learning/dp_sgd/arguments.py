@@ -18,7 +18,7 @@ from sfumato.learning.dp_sgd.lots import Lots, PoissonLots
 from sfumato.learning.dp_sgd.owners import Owners, RowsAreUnits
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.recording import trainable
-from sfumato.learning.dp_sgd.rehearsal import refuse_batch_norm
+from sfumato.learning.dp_sgd.refusals import refuse_batch_norm
 from sfumato.learning.dp_sgd.schedules import NoiseSchedule
 from sfumato.ledger import Ledger
 

@@ -31,13 +31,11 @@ What no rehearsal can see: a model that turns to mixing later, on a condition of
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Any, NoReturn
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.autograd.graph import Node
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from sfumato.learning.dp_sgd.distributed import Alone, Ranks, agreement
@@ -47,34 +45,22 @@ from sfumato.learning.dp_sgd.gradients.layout import AmbiguousLayout, telling_si
 from sfumato.learning.dp_sgd.gradients.precision import full_precision
 from sfumato.learning.dp_sgd.gradients.tape import Tape
 from sfumato.learning.dp_sgd.recording import Recorder
+from sfumato.learning.dp_sgd.refusals import (
+    compare_first,
+    compare_gradients,
+    compare_losses,
+    refuse_batch_norm,
+    refuse_memory,
+    refuse_mixing,
+    refuse_unseen,
+    require_finite,
+)
 from sfumato.learning.dp_sgd.stepping import as_training_error
 from sfumato.learning.dp_sgd.stillness import LEVELS, HoldStill
 
-__all__ = ["refuse_batch_norm", "rehearse"]
+__all__ = ["noted", "rehearse"]
 
 _ALONE = 3
-_TOLERANCE = {torch.float64: 1e-7, torch.float32: 2e-3}
-_COARSE = 5e-2
-_LAST_DIGITS = {torch.float64: 1e-11, torch.float32: 1e-5}
-
-
-def refuse_batch_norm(model: nn.Module) -> None:
-    """Raises if a batch normalisation would mix examples; the commonest case, named at once."""
-    for name, module in model.named_modules():
-        if isinstance(module, _BatchNorm) and module.training:
-            raise TrainingError(
-                f"{name!r} is a {type(module).__name__}, which mixes the examples of a batch: "
-                f"replace it by nn.{_instead(module)}, or put it in eval mode with statistics of "
-                "public data"
-            )
-
-
-def _instead(module: _BatchNorm) -> str:
-    channels = module.num_features
-    if isinstance(module, nn.BatchNorm1d):
-        return f"LayerNorm({channels}) (after a convolution: nn.GroupNorm(1, {channels}))"
-    groups = max(g for g in range(1, max(2, min(32, channels // 2) + 1)) if channels % g == 0)
-    return f"GroupNorm({groups}, {channels})"
 
 
 @contextlib.contextmanager
@@ -167,11 +153,11 @@ class _Rehearsal:
         """All turns."""
         self._recorder.expect(self._rows, _ALONE)
         losses = yield self._batch
-        _require_finite(losses)
-        _refuse_unseen(self._tape, losses)
+        require_finite(losses)
+        refuse_unseen(self._tape, losses)
         self._losses = losses.detach().clone()
         self._gradients = _fast(self._tape, losses)
-        _require_finite(*self._gradients.values())
+        require_finite(*self._gradients.values())
         yield from self._with_itself()
         yield from self._alone()
         if crowd > _ALONE:
@@ -183,11 +169,11 @@ class _Rehearsal:
         copies, coarse = self._copies, self._still.coarse
         self._recorder.expect(self._rows, _ALONE)
         losses = yield pytree.tree_map(lambda leaf: _repeated(leaf, copies), self._batch)
-        _compare_first(
+        compare_first(
             self._losses[:copies], losses.detach()[:copies], self._losses, self._still.coarse
         )
         own, again = _first(self._gradients), _first(_fast(self._tape, losses))
-        _compare_first(own, again, own, coarse)
+        compare_first(own, again, own, coarse)
 
     def _alone(self) -> Generator[Any, Tensor, None]:
         for unit in range(_ALONE):
@@ -197,11 +183,11 @@ class _Rehearsal:
             with as_training_error():
                 self._tape.raise_deferred()
             coarse = self._still.coarse
-            _compare_losses(self._losses[rows], losses.detach(), coarse)
+            compare_losses(self._losses[rows], losses.detach(), coarse)
             slow = _slow(self._tape, losses)
-            _require_finite(*slow.values())
+            require_finite(*slow.values())
             self._tape.clear()
-            _compare_gradients({n: g[unit] for n, g in self._gradients.items()}, slow, coarse)
+            compare_gradients({n: g[unit] for n, g in self._gradients.items()}, slow, coarse)
 
     def _in_a_crowd(
         self, imitate: Callable[[int], Any], crowd: int
@@ -216,12 +202,12 @@ class _Rehearsal:
             own = losses.detach()[: self._rows]
             first = _of_first(self._tape, losses)
             if not all(bool(t.isfinite().all()) for t in (own, *first.values())):
-                _refuse_mixing()
+                refuse_mixing()
             if level == LEVELS[0]:
                 usual = own.clone()
-                _compare_losses(self._losses, own, self._still.coarse)
+                compare_losses(self._losses, own, self._still.coarse)
                 expected = {name: g[0] for name, g in self._gradients.items()}
-                _compare_gradients(first, expected, self._still.coarse)
+                compare_gradients(first, expected, self._still.coarse)
         self._still.level = LEVELS[0]
         yield from self._among_copies(crowd, usual)
 
@@ -236,9 +222,9 @@ class _Rehearsal:
             self._tape.clear()
             found = losses.detach()
             if last:
-                _compare_losses(self._losses, found[-rows:], self._still.coarse)
+                compare_losses(self._losses, found[-rows:], self._still.coarse)
             else:
-                _compare_first(usual, found[:rows], self._losses, self._still.coarse)
+                compare_first(usual, found[:rows], self._losses, self._still.coarse)
 
     def _among_ranks(self, ranks: Ranks) -> Generator[Any, Tensor, None]:
         """While other ranks have other rows. All hear of a refusal before the next turn."""
@@ -249,22 +235,16 @@ class _Rehearsal:
                 found = _fast(self._tape, losses)  # a stranger's, too: others may wait for it
                 if not stranger:
                     coarse, own = self._still.coarse, self._losses
-                    _compare_first(own, losses.detach(), own, coarse)
+                    compare_first(own, losses.detach(), own, coarse)
                     own = _in_one_row(self._gradients)
-                    _compare_first(own, _in_one_row(found), own, coarse)
+                    compare_first(own, _in_one_row(found), own, coarse)
             agreement.require_all_well(ranks)
 
     def _again(self) -> Generator[Any, Tensor, None]:
         self._recorder.expect(self._rows, _ALONE)
         losses = yield self._batch
         self._tape.clear()
-        room = _COARSE if self._still.coarse else _LAST_DIGITS.get(losses.dtype, _COARSE)
-        if not torch.allclose(self._losses, losses.detach(), rtol=room, atol=room):
-            raise TrainingError(
-                "the model gives another loss to the same rows when they come again: it keeps "
-                "something of the batches it saw, which would leave without noise, or draws "
-                "random numbers outside its forward pass"
-            )
+        refuse_memory(self._losses, losses.detach(), self._still.coarse)
 
 
 def _learn(recorder: Recorder, imitate: Callable[[int], Any], copies: int) -> Turn:
@@ -314,35 +294,6 @@ def _same(one: Tensor, two: Tensor | None) -> bool:
     return two is not None and one.shape == two.shape and torch.equal(one, two)
 
 
-def _room(dtype: torch.dtype, coarse: bool) -> float:
-    return _COARSE if coarse else _TOLERANCE.get(dtype, _COARSE)
-
-
-def _compare_losses(together: Tensor, alone: Tensor, coarse: bool) -> None:
-    _require_finite(alone)
-    room = _room(alone.dtype, coarse)
-    if not torch.allclose(together, alone, rtol=room, atol=room * float(alone.abs().max())):
-        _refuse_mixing()
-
-
-def _require_finite(*found: Tensor) -> None:
-    if not all(bool(numbers.isfinite().all()) for numbers in found):
-        raise TrainingError(
-            "the losses or gradients of made-up rows are not finite, so that the model cannot be "
-            "checked: give a few plausible, public rows as example="
-        )
-
-
-def _refuse_mixing() -> NoReturn:
-    raise TrainingError(
-        "an example's loss depends on the other examples of its batch or of another rank's (batch "
-        "normalisation, attention across the batch, a contrastive or an averaged loss, an "
-        "all_reduce or all_gather in the model or the loss), on other rows than the batch handed "
-        "out, or on randomness outside the model (use augment= for that): each example's loss must "
-        "be a function of that example alone"
-    )
-
-
 def _repeated(leaf: Tensor, copies: int) -> Tensor:
     """The first unit's rows in everybody's place."""
     return torch.cat([leaf[:copies]] * _ALONE)
@@ -369,60 +320,3 @@ def _first(gradients: Mapping[str, Tensor]) -> Tensor:
 def _in_one_row(gradients: Mapping[str, Tensor]) -> Tensor:
     parts = [gradients[name].flatten() for name in sorted(gradients)]
     return torch.cat(parts) if parts else torch.zeros(0)
-
-
-def _compare_first(before: Tensor, after: Tensor, scale: Tensor, coarse: bool) -> None:
-    room = _COARSE if coarse else _LAST_DIGITS.get(before.dtype, _COARSE)
-    largest = float(scale.abs().max()) if scale.numel() else 0.0
-    same = before.shape == after.shape
-    if not same or not torch.allclose(before, after, rtol=room, atol=room * largest):
-        _refuse_mixing()
-
-
-def _refuse_unseen(tape: Tape, losses: Tensor) -> None:
-    """Raises if a parameter enters the losses by a way that was not recorded."""
-    names = {id(p): name for name, p in tape.leaves.items()}
-    recorded = tape.recorded()  # what lies beyond is accounted for
-    for node in _nodes(losses, recorded):
-        name = names.get(id(getattr(node, "variable", None)))
-        if name is not None:
-            _refuse_gradient(name)
-    if any(type(node).__name__ == "CheckpointFunctionBackward" for node in _nodes(losses, set())):
-        raise TrainingError(
-            "a part of the model is hidden by a checkpoint: call it with use_reentrant=False"
-        )
-
-
-def _nodes(losses: Tensor, stop: set[Node]) -> Iterator[Node]:
-    """The graph of ``losses``, up to before the nodes in ``stop``."""
-    met, ways = set(stop), [losses.grad_fn]
-    while ways:
-        node = ways.pop()
-        if node is not None and node not in met:
-            met.add(node)
-            yield node
-            ways.extend(following for following, _ in node.next_functions)
-
-
-def _compare_gradients(
-    fast: Mapping[str, Tensor], slow: Mapping[str, Tensor], coarse: bool
-) -> None:
-    scale = max((float(g.abs().max()) for g in slow.values() if g.numel()), default=0.0)
-    wrong = []
-    for name in {**slow, **fast}:
-        one = slow[name] if name in slow else torch.zeros_like(fast[name])
-        two = fast[name] if name in fast else torch.zeros_like(one)
-        room = _room(one.dtype, coarse)
-        if not torch.allclose(one.to(two.dtype), two, rtol=room, atol=room * scale):
-            wrong.append(name)
-    if wrong:
-        _refuse_gradient(wrong[0])
-
-
-def _refuse_gradient(name: str) -> NoReturn:
-    raise TrainingError(
-        f"the per-example gradient of {name!r} could not be confirmed: it is used outside the "
-        "model's forward pass (a penalty on the weights, a head of its own), or one example's "
-        "gradient depends on others. Call the model itself, model(...), put what else uses its "
-        "parameters into its forward, use the optimizer's weight_decay, or freeze it"
-    )
