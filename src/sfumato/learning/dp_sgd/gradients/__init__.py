@@ -13,7 +13,7 @@ calls with a trainable parameter, so a user's own module, a weight used twice, o
 ``F.linear(h, embedding.weight)`` are covered like ``nn.Linear``.
 
 Read in this order: ``layout`` (where the batch is), ``pieces`` (a gradient in factors), ``rules``
-(one function each), ``tape`` (recording), ``sums`` (norms and weighted sums).
+(one function each), ``tape`` (recording), ``derived`` (what is made of parameters alone).
 
 ============  =====================================================================================
 symbol        meaning

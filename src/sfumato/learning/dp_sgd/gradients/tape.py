@@ -16,24 +16,25 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
+from torch.autograd.graph import Node, get_gradient_edge
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
-from torch.utils.hooks import RemovableHandle
 
+from sfumato.learning.dp_sgd.gradients.calls import Call, Key, is_in_place
 from sfumato.learning.dp_sgd.gradients.checkpointed import hooks_here, run_backward
 from sfumato.learning.dp_sgd.gradients.decomposed import DECOMPOSED
-from sfumato.learning.dp_sgd.gradients.fallback import give_fallback, pull_back
+from sfumato.learning.dp_sgd.gradients.derived import Derived, Function, to_parameters
+from sfumato.learning.dp_sgd.gradients.fallback import give_fallback
 from sfumato.learning.dp_sgd.gradients.graph import first_nodes
 from sfumato.learning.dp_sgd.gradients.layout import AmbiguousLayout, find_layout
 from sfumato.learning.dp_sgd.gradients.memory import Scratch
-from sfumato.learning.dp_sgd.gradients.pieces import Direct, Outer, Piece, Stacked, combine
+from sfumato.learning.dp_sgd.gradients.pieces import Piece
 from sfumato.learning.dp_sgd.gradients.precision import full_precision
 from sfumato.learning.dp_sgd.gradients.rules import RULES
 from sfumato.learning.dp_sgd.gradients.settling import settle
@@ -45,62 +46,9 @@ __all__ = ["Gradients", "Sites", "Tape"]
 Sites = dict[Hashable, Site]
 """What was learned of each place: by function and parameters' names."""
 
-_TURNS = {
-    Tensor.t, torch.t, Tensor.transpose, torch.transpose,
-    Tensor.T.__get__, Tensor.mT.__get__,  # type: ignore[attr-defined]
-}  # fmt: skip
-_IN_PLACE_OPERATORS = {"__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__"}
-_SPLITS = {Tensor.chunk, torch.chunk, Tensor.split, torch.split}
-
 
 _FINAL = {F.batch_norm, F.embedding, F.instance_norm}
 """Where a rule's refusal is final: the fallback would be wrong there, not just slow."""
-
-_Function = tuple[Any, tuple[Any, ...], dict[str, Any]]
-
-
-class _Key(NamedTuple):
-    """A place in the program."""
-
-    what: str
-    targets: tuple[str, ...]
-    where: tuple[int, ...]
-    dims: int
-
-    def __str__(self) -> str:
-        return f"{self.what} of {self.targets[0]!r}"
-
-
-@dataclass(eq=False)
-class _Call:
-    """A batched call whose output gradient is awaited."""
-
-    use: Use
-    key: _Key
-    edge: GradientEdge
-    pieces: dict[str, Piece] = field(default_factory=dict[str, Piece])
-    hook: RemovableHandle | None = None
-
-    def release(self) -> None:
-        """Lets go of the graph, which holds the hook, which holds this call, which holds the graph.
-
-        Left to Python's collector of cycles, activations and gradients of many steps pile up.
-        """
-        if self.hook is not None:
-            self.hook.remove()
-        self.pieces = {}
-        self.use.builds.clear()
-
-
-@dataclass(eq=False)
-class _Derived:
-    """A call on parameters alone."""
-
-    function: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    parents: tuple[Tensor, ...]
-    names: tuple[str, ...]
 
 
 @dataclass
@@ -148,8 +96,8 @@ class Tape(TorchFunctionMode):
         self._names = {key: name for key, (name, _) in self._tracked.items()}
         for call in self._calls:
             call.release()
-        self._calls: list[_Call] = []
-        self._derived: list[_Derived] = []
+        self._calls: list[Call] = []
+        self._derived: list[Derived] = []
         self._counts: Counter[str] = Counter()
         self._deferred: Exception | None = None
         self._checkpointed = False
@@ -254,13 +202,13 @@ class Tape(TorchFunctionMode):
         outputs = [out] if isinstance(out, Tensor) else _tensors(out)
         if what == "__setitem__" and any(t.requires_grad for t in tracked):
             raise NotCovered(f"{targets[0]!r} is written into, or into another tensor")
-        if _is_in_place(what) and any(o.requires_grad and id(o) in self._names for o in outputs):
+        if is_in_place(what) and any(o.requires_grad and id(o) in self._names for o in outputs):
             raise NotCovered(f"{what} changes {targets[0]!r} in place")
         live = [o for o in outputs if o.requires_grad and id(o) not in self._names]
         if not live:
             return
         where = tuple(i for i, v in enumerate((*args, *kwargs.values())) if id(v) in self._names)
-        key = _Key(what, targets, where, live[0].ndim)
+        key = Key(what, targets, where, live[0].ndim)
         site = self._site(key, args, kwargs, live[0])
         if site.output is None:
             if any(layout is not None for layout in site.inputs):
@@ -272,7 +220,7 @@ class Tape(TorchFunctionMode):
             self._await(call, live[0], key, site)
 
     def _site(
-        self, key: _Key, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor
+        self, key: Key, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor
     ) -> Site:
         if not self._learning:
             if key not in self.sites:
@@ -298,7 +246,7 @@ class Tape(TorchFunctionMode):
             raise NotCovered(f"{key} has its batch in two places")
         return site
 
-    def _derive(self, call: _Function, outputs: list[Tensor], tracked: list[Tensor]) -> None:
+    def _derive(self, call: Function, outputs: list[Tensor], tracked: list[Tensor]) -> None:
         parents = tuple({id(t): t for t in tracked}.values())
         self._need(parents)
         if self._replaying:
@@ -308,21 +256,20 @@ class Tape(TorchFunctionMode):
             root = self._names[id(parents[0])].split(" (")[0]
             base = f"{root} ({function_name(call[0])} {len(self._derived)}"
             names = tuple(f"{base}.{i})" for i in range(len(outputs)))
-            self._derived.append(_Derived(*call, parents, names))
+            self._derived.append(Derived(*call, parents, names))
         for name, output in zip(names, outputs, strict=True):
             self._tracked[id(output)] = (name, output)
             self._names[id(output)] = name
 
-    def _names_given(self, call: _Function, parents: tuple[Tensor, ...]) -> tuple[str, ...]:
+    def _names_given(self, call: Function, parents: tuple[Tensor, ...]) -> tuple[str, ...]:
         """What a call on parameters alone was named when its part ran first."""
         named = [self._names[id(p)] for p in parents]
         for made in self._derived:
-            alike = made.function == call[0] and _plain(made.args, made.kwargs) == _plain(*call[1:])
-            if alike and [self._names[id(p)] for p in made.parents] == named:
+            if made.is_of(call) and [self._names[id(p)] for p in made.parents] == named:
                 return made.names
         raise NotCovered(f"{function_name(call[0])} was not called in the part's first run")
 
-    def _await(self, call: _Function, output: Tensor, key: _Key, site: Site) -> None:
+    def _await(self, call: Function, output: Tensor, key: Key, site: Site) -> None:
         func, args, kwargs = call
         if func is standardised_conv2d:
             self._need(self._tracked_among(args, kwargs))
@@ -334,7 +281,7 @@ class Tape(TorchFunctionMode):
             except NotCovered as error:
                 refusal = error
         if any(id(t) not in use.builds for t in self._tracked_among(args, kwargs)):
-            if func in _FINAL or _is_in_place(key.what):
+            if func in _FINAL or is_in_place(key.what):
                 raise refusal or NotCovered(f"{key} works in place")
             self._need(self._tracked_among(args, kwargs))  # it runs the function again
             try:
@@ -343,18 +290,18 @@ class Tape(TorchFunctionMode):
                 raise refusal or error from error
         if self._replaying:  # what it keeps, the checkpoint has now
             return
-        awaited = _Call(use, key, get_gradient_edge(output))
+        awaited = Call(use, key, get_gradient_edge(output))
         self._calls.append(awaited)
         self._counts.update(key.targets)
         awaited.hook = output.register_hook(lambda grad: self._receive(awaited, grad))
 
-    def _made_finite(self, call: _Function, output: Tensor) -> bool:
+    def _made_finite(self, call: Function, output: Tensor) -> bool:
         """Sees to it, if this tape does, that the output's gradient comes without infinities."""
         return False
 
     # --- while the backward pass runs -------------------------------------------------------------
 
-    def _receive(self, call: _Call, grad: Tensor) -> None:
+    def _receive(self, call: Call, grad: Tensor) -> None:
         call.use.load()  # in the user's precision, if a part of the model runs again for it
         with torch.no_grad(), torch.autocast(grad.device.type, enabled=False), full_precision():
             call.use.check_kept()
@@ -404,42 +351,7 @@ class Tape(TorchFunctionMode):
         for call in self._calls:
             for name, piece in call.pieces.items():
                 found.setdefault(name, []).append(piece)
-        for derived in reversed(self._derived):
-            gradients = {n: combine(found.pop(n)) for n in derived.names if n in found}
-            for name, piece in self._to_parents(derived, gradients).items():
-                found.setdefault(name, []).append(piece)
-        return {name: settle(combine(pieces)) for name, pieces in found.items()}
-
-    def _to_parents(self, derived: _Derived, pieces: dict[str, Piece]) -> dict[str, Piece]:
-        if not pieces:
-            return {}
-        parents = {self._names[id(p)]: p for p in derived.parents}
-        first, name = next(iter(pieces.values())), next(iter(parents))
-        if derived.function in _TURNS and parents[name].ndim == 2 and isinstance(first, Outer):
-            return {name: first.turned()}
-        whole = len(pieces) == len(derived.names)
-        if derived.function in _SPLITS and _along_first(derived) and whole:
-            return {name: Stacked([settle(pieces[n]) for n in derived.names])}
-        written = {derived.names.index(n): piece.written() for n, piece in pieces.items()}
-        gradients = pull_back(
-            derived.function, derived.args, derived.kwargs, derived.parents, written
-        )
-        return {n: Direct(g) for n, g in zip(parents, gradients, strict=True)}
-
-
-def _plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """What a call was given besides tensors."""
-    leaves = pytree.tree_leaves((args, kwargs))
-    return [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
-
-
-def _along_first(derived: _Derived) -> bool:
-    dim = derived.kwargs.get("dim", derived.args[2] if len(derived.args) > 2 else 0)
-    return dim == 0
-
-
-def _is_in_place(what: str) -> bool:
-    return (what.endswith("_") and not what.endswith("__")) or what in _IN_PLACE_OPERATORS
+        return to_parameters(found, self._derived, self._names)
 
 
 def _tensors(value: Any) -> list[Tensor]:
