@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sfumato.learning.huggingface.arguments import PrivacyArguments
 
-__all__ = ["refuse_arguments", "refuse_callbacks"]
+__all__ = ["refuse_arguments", "refuse_callbacks", "word"]
 
 
 class _Refusal(NamedTuple):
@@ -26,16 +26,17 @@ def _unset(value: Any) -> bool:
     return not value
 
 
-def _word(value: Any) -> str:
+def word(value: Any) -> str:
+    """Of an enumeration's member, or the word itself."""
     return str(getattr(value, "value", value))
 
 
 def _no_feedback(value: Any) -> bool:
-    return _word(value) not in ("reduce_lr_on_plateau", "greedy")
+    return word(value) not in ("reduce_lr_on_plateau", "greedy")
 
 
 def _after_backward(value: Any) -> bool:
-    return not any(part in _word(value) for part in ("layerwise", "lomo"))
+    return not any(part in word(value) for part in ("layerwise", "lomo"))
 
 
 _ALWAYS = (
@@ -50,7 +51,7 @@ _ALWAYS = (
         "applied: leave it at its default, and set PrivacyArguments(clip=...)",
     ),
     _Refusal(
-        "train_sampling_strategy", lambda v: _word(v) == "random",
+        "train_sampling_strategy", lambda v: word(v) == "random",
         "lots are drawn by a coin for each unit, which is what the guarantee rests on: leave it "
         "'random'",
     ),
@@ -110,7 +111,7 @@ _ALWAYS = (
 
 _UNLESS_PUBLIC = (
     _Refusal("load_best_model_at_end", _unset, "leave it out"),
-    _Refusal("save_strategy", lambda v: _word(v) != "best", "save by steps or epochs"),
+    _Refusal("save_strategy", lambda v: word(v) != "best", "save by steps or epochs"),
 )
 
 _SCORES = (
