@@ -24,11 +24,11 @@ from sfumato.cli.train_options import (
     declaration_at,
     device_called,
     loaded_data,
-    make_recipe,
     without_password,
 )
 from sfumato.cli.train_pate import pate, resume_pate
 from sfumato.cli.train_plain import plain
+from sfumato.cli.train_recipe import make_recipe
 from sfumato.cli.train_telling import Launch, print_facts, print_finished
 from sfumato.cli.train_votes import votes
 from sfumato.cli.tune import resume_tune

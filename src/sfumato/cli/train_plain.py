@@ -18,8 +18,8 @@ from sfumato.cli.train_options import (
     declaration_at,
     device_called,
     loaded_data,
-    make_recipe,
 )
+from sfumato.cli.train_recipe import make_recipe
 
 if TYPE_CHECKING:
     from sfumato.data import Dataset, Declaration

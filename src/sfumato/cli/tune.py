@@ -21,9 +21,9 @@ from sfumato.cli.train_options import (
     declaration_at,
     device_called,
     loaded_data,
-    make_recipe,
     without_password,
 )
+from sfumato.cli.train_recipe import make_recipe
 from sfumato.cli.train_telling import print_facts, print_finished
 from sfumato.cli.tune_public import OnPublic, choose_and_train
 
