@@ -14,15 +14,8 @@ TOLERANCE = 1e-10
 
 
 @pytest.fixture(autouse=True)
-def _doubles():
-    """Doubles by default, and one thread: these tensors are too small to share out."""
-    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
-    torch.set_default_dtype(torch.float64)
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    yield
-    torch.set_default_dtype(dtype)
-    torch.set_num_threads(threads)
+def _doubles(doubles):
+    """All of them, in doubles."""
 
 
 def _tuple(value):
