@@ -57,6 +57,7 @@ def test_a_private_run_begins_with_them_and_goes_on(capsys, tmp_path):
         "train dp-sgd --data i.npz --declared i.toml --preset wrn --model-option depth=10 "
         "--model-option width=1 --start w.safetensors --augmentations 1 --lot-size 10 --steps 2 "
         "--noise-multiplier 2 --delta 1e-3 --evaluations 0 --small-checkpoints --device cpu "
+        "--start-rate 0.25 "
     )
     stopped = say(run + "--out a --minutes 0 --json", capsys)
     assert "1 of 2" in json.loads(stopped.out)["stopped"]
@@ -65,8 +66,10 @@ def test_a_private_run_begins_with_them_and_goes_on(capsys, tmp_path):
     assert record["facts"]["steps_lost"] == 0
     assert "no data" in record["facts"]["public_start"]
     assert record["parameters"]["recipe"]["precision"] == "bfloat16"
-    refused = say(run.replace("--start w.safetensors", "--start-source x") + "--out b", capsys, 2)
-    assert "give both" in refused.err
+    assert record["parameters"]["recipe"]["start"]["rate"] == 0.25
+    for other in ("--start-source x", ""):
+        refused = say(run.replace("--start w.safetensors", other) + "--out b", capsys, 2)
+        assert "give both" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ from safetensors import safe_open
 
 from sfumato.learning.clock import OutOfTime
 from sfumato.learning.models import make_model
+from sfumato.learning.models.wrn import StandardizedConv
 from sfumato.learning.pretraining import PROCESSES, Pretraining, pretrain, random_images
+from sfumato.learning.pretraining.pretraining import _rescaled
 from sfumato.learning.recipes.start import PublicStart
 
 SMALL = Pretraining(options={"depth": 10, "width": 1}, side=8, images=48, steps=4, batch=16)
@@ -90,12 +92,38 @@ def test_weights_of_a_body_that_private_training_begins_with(tmp_path):
     start = PublicStart(str(path))
     assert start.source == SMALL.source
     model = make_model("wrn", (3, 8, 8), 5, depth=10, width=1)
-    last = model[-1].weight.detach().clone()
     start.put_into(model)
     own = model.state_dict()
     assert all(torch.equal(own[name], value) for name, value in weights.items())
     assert set(own) - set(weights) == {n for n in own if n.startswith(f"{len(model) - 1}.")}
-    assert torch.equal(model[-1].weight, last)
+    assert not any(parameter.any() for parameter in model[-1].parameters())
+
+
+def test_filters_are_written_at_their_first_scale(tmp_path):
+    weights = pretrain(SMALL, tmp_path / "w.safetensors")
+    gains = [name.removesuffix("gain") for name in weights if name.endswith(".gain")]
+    assert len(gains) > 6
+    for name in gains:
+        filters = weights[f"{name}weight"].flatten(1)
+        assert torch.allclose(filters.norm(dim=1), torch.ones(len(filters)), atol=1e-5)
+        assert filters.mean(1).abs().max() < 1e-6
+
+
+def test_another_scale_is_the_same_function():
+    body, _ = SMALL.body()
+    with torch.no_grad():
+        for part in body.modules():
+            if isinstance(part, StandardizedConv):
+                part.weight.mul_(0.3).add_(0.01)
+                part.weight[0] *= 1e-4  # below what standardisation divides by: stays as it is
+    before = {name: value.clone() for name, value in body.state_dict().items()}
+    other, _ = SMALL.body()
+    other.load_state_dict(_rescaled(other, before))
+    images = torch.rand(5, 3, 8, 8)
+    with torch.no_grad():
+        assert torch.allclose(body(images), other(images), atol=1e-4)
+    assert torch.equal(other[0].weight[0], before["0.weight"][0])
+    assert not torch.allclose(other[0].weight[1], before["0.weight"][1])
 
 
 def test_cut_off_it_goes_on_to_the_same_weights(tmp_path):

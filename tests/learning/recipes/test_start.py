@@ -1,5 +1,6 @@
 """Runs that begin with public weights, in half precision, and in pieces of some minutes."""
 
+import dataclasses
 import json
 
 import pytest
@@ -10,6 +11,7 @@ from torch.nn import functional as F
 from sfumato.learning.clock import Clock, OutOfTime
 from sfumato.learning.models import make_model
 from sfumato.learning.recipes import Recipe, training
+from sfumato.learning.recipes.canaries import Canaries
 from sfumato.learning.recipes.loading import initial_model
 from sfumato.learning.recipes.start import PublicStart
 from sfumato.learning.recipes.training import in_precision
@@ -45,6 +47,51 @@ def test_a_run_begins_there_and_says_so(toy, tmp_path, start):
     first = body(tmp_path / "again.safetensors")
     own = model.state_dict()
     assert all(torch.equal(own[name], value) for name, value in first.items())
+    rest = [own[name] for name in own if name not in first]
+    assert rest
+    assert not any(value.any() for value in rest)  # the last layer begins at zero
+
+
+def test_a_whole_file_keeps_its_last_layer(tmp_path):
+    torch.manual_seed(5)
+    whole = make_model("mlp", (6,), 2, hidden=4)
+    save_file(whole.state_dict(), tmp_path / "w.safetensors")
+    other = make_model("mlp", (6,), 2, hidden=4)
+    PublicStart(str(tmp_path / "w.safetensors"), SAID).put_into(other)
+    assert all(torch.equal(v, other.state_dict()[n]) for n, v in whole.state_dict().items())
+
+
+def test_its_weights_have_a_rate_of_their_own(toy, tmp_path, start):
+    """Noise reaches all weights; how far they go by it follows from their rates."""
+    slow = dataclasses.replace(start, rate=0.01)
+    assert PublicStart.from_dict(slow.to_dict()) == slow
+    first = body(tmp_path / "again.safetensors")
+    moved = {}
+    for given in (start, slow):
+        trained = toy.train(
+            recipe_with(toy, given, epsilon=None, noise_multiplier=50.0, momentum=0.0)
+        )
+        end = {n.removeprefix("1."): w for n, w in trained.model.state_dict().items()}
+        changes = [(end[name] - value).flatten() for name, value in first.items()]
+        rest = [end[name].flatten() for name in end if name not in first]
+        moved[given.rate] = [torch.cat(each).std().item() for each in (changes, rest)]
+        assert trained.record.parameters["recipe"]["start"]["rate"] == given.rate
+    held, rest = (moved[0.01][i] / moved[1.0][i] for i in (0, 1))
+    assert 0.005 < held < 0.02
+    assert 0.3 < rest < 3
+    with pytest.raises(ValueError, match="rate of the start"):
+        dataclasses.replace(start, rate=0.0)
+
+
+def test_canaries_do_not_change_whose_rate_it_is(toy, tmp_path, start):
+    slow = dataclasses.replace(start, rate=1e-6)
+    recipe = recipe_with(
+        toy, slow, canaries=Canaries(4, "gradient"), epsilon=None, noise_multiplier=50.0
+    )
+    trained = toy.train(recipe)
+    end = {n.removeprefix("1."): w for n, w in trained.model.state_dict().items()}
+    first = body(tmp_path / "again.safetensors")
+    assert all(torch.allclose(end[name], value, atol=1e-2) for name, value in first.items())
 
 
 def test_a_file_that_changed_is_refused_before_anything(toy, tmp_path, start):
