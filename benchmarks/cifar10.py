@@ -4,10 +4,12 @@
     python benchmarks/cifar10.py choose --start random.safetensors
     sfumato train dp-sgd --data cifar10 --preset wrn --start random.safetensors --epsilon 1 ...
     python benchmarks/cifar10.py steps --steps 20
+    python benchmarks/cifar10.py noise --run runs/c1 --start random.safetensors
 
 ``choose`` compares learning rates on Fashion-MNIST's garments before random images, which are
 declared public here: nothing about CIFAR-10 is chosen on CIFAR-10. ``steps`` times the same steps
-of the same network here and by Opacus, whose physical batches are as large as fit.
+of the same network here and by Opacus, whose physical batches are as large as fit. ``noise`` tells
+from released weights how much noise went into them.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ import json
 import time
 from pathlib import Path
 
+import numpy as np
 import torch
+from safetensors.torch import load_file
 from torch import nn
 from torch.nn import functional as F
 
@@ -30,6 +34,8 @@ from sfumato.learning.pretraining import random_images
 from sfumato.learning.recipes.augments import flip_and_shift
 from sfumato.learning.recipes.rates import Rate
 from sfumato.learning.recipes.start import PublicStart
+
+_LARGE = 30_000  # numbers of a filter bank that is looked at
 
 
 def garments(size: int, device: str):
@@ -68,16 +74,16 @@ def choose(options: argparse.Namespace) -> None:
     recipe = sf.preset("wrn", data, epsilon=options.epsilon)
     if options.run_steps is not None:
         recipe = dataclasses.replace(recipe, epochs=None, steps=options.run_steps)
-    for rate, start_rate in itertools.product(options.rates, options.start_rates):
-        start = None if options.start is None else PublicStart(options.start, rate=start_rate)
+    start = None if options.start is None else PublicStart(options.start)
+    for rate, head_rate in itertools.product(options.rates, options.head_rates):
         one = dataclasses.replace(
-            recipe, start=start, rate=Rate(rate), augmentations=options.augmentations,
-            batch_size=options.batch_size, seed=0,
+            recipe, start=start, rate=Rate(rate), head_rate=head_rate, seed=0,
+            augmentations=options.augmentations, batch_size=options.batch_size,
         )  # fmt: skip
         begun = time.monotonic()
         found = sf.train(one, data, device=options.device, compile=True, evaluations=4)
         told = {
-            "epsilon": options.epsilon, "rate": rate, "start_rate": start_rate,
+            "epsilon": options.epsilon, "rate": rate, "head_rate": head_rate,
             "accuracy": found.accuracy, "curve": [point.accuracy for point in found.points],
             "seconds": time.monotonic() - begun,
         }  # fmt: skip
@@ -184,13 +190,44 @@ def train_in_pieces(options: argparse.Namespace) -> None:
         print(stopped)
 
 
+def noise(options: argparse.Namespace) -> None:
+    """How much noise the weights of a finished run hold, from what is public of it.
+
+    Large filters hardly move but by noise. By plain descent with the rate r, noise of the
+    deviation z C / L a step and an average with the shares a_t of the weights after step t, their
+    change has the deviation
+
+        r z C / L sqrt( sum_i A_i^2 ),   A_i = a_i + a_{i+1} + ... + a_T
+
+    and a ratio below 1 would tell that a run had less noise than its record says.
+    """
+    run = sf.load_run(options.run)
+    recipe, plan = run.recipe, run.record.parameters["plan"]
+    if recipe.optimizer != "sgd" or recipe.momentum or recipe.rate.end is not None:
+        raise SystemExit("noise is told of runs by plain descent with one learning rate")
+    shares = np.ones(1)
+    for step in range(plan["steps"]):
+        kept = 0.0 if recipe.ema_decay is None else min(recipe.ema_decay, (1 + step) / (10 + step))
+        shares = np.append(kept * shares, 1 - kept)
+    later = np.cumsum(shares[::-1])[::-1][1:]
+    a_step = plan["noise_multiplier"] * plan["clipping"]["clip"] / plan["lots"]["size"]
+    expected = recipe.rate.start * a_step * float(np.sqrt(np.square(later).sum()))
+    print(f"expected deviation {expected:.6f}")
+    weights = run.model[1].state_dict()
+    for name, value in load_file(options.start).items():
+        if value.numel() >= _LARGE:
+            found = float((weights[name] - value).double().std())
+            print(f"{name:24} {value.numel():9,} {found:.6f}  ratio {found / expected:.4f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("choose", "steps", "train"))
+    parser.add_argument("what", choices=("choose", "steps", "train", "noise"))
     parser.add_argument("--start", default=None)
+    parser.add_argument("--run", default=None)
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--rates", type=float, nargs="+", default=[1.0, 2.0, 4.0])
-    parser.add_argument("--start-rates", type=float, nargs="+", default=[1.0])
+    parser.add_argument("--head-rates", type=float, nargs="+", default=[1.0])
     parser.add_argument("--run-steps", type=int, default=None)
     parser.add_argument("--augmentations", type=int, default=8)
     parser.add_argument("--batch-size", type=int, default=4096)
@@ -202,7 +239,8 @@ def main() -> None:
     parser.add_argument("--engines", nargs="+", default=["sfumato", "opacus"])
     parser.add_argument("--device", default="cuda")
     options = parser.parse_args()
-    {"choose": choose, "steps": steps, "train": train_in_pieces}[options.what](options)
+    known = {"choose": choose, "steps": steps, "train": train_in_pieces, "noise": noise}
+    known[options.what](options)
 
 
 if __name__ == "__main__":

@@ -31,8 +31,9 @@ def say(line, capsys, code=0):
 
 
 def test_weights_and_what_they_come_from(capsys, tmp_path):
-    told = json.loads(say(f"{PRETRAIN} --out w.safetensors --json", capsys).out)
+    told = json.loads(say(f"{PRETRAIN} --out w.safetensors --plot p.png --json", capsys).out)
     assert told["finished"]
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     assert "no data" in told["source"]
     assert (tmp_path / "w.safetensors").exists()
     again = say(f"{PRETRAIN} --out w.safetensors", capsys, code=2)
@@ -57,7 +58,7 @@ def test_a_private_run_begins_with_them_and_goes_on(capsys, tmp_path):
         "train dp-sgd --data i.npz --declared i.toml --preset wrn --model-option depth=10 "
         "--model-option width=1 --start w.safetensors --augmentations 1 --lot-size 10 --steps 2 "
         "--noise-multiplier 2 --delta 1e-3 --evaluations 0 --small-checkpoints --device cpu "
-        "--start-rate 0.25 "
+        "--head-rate 3 "
     )
     stopped = say(run + "--out a --minutes 0 --json", capsys)
     assert "1 of 2" in json.loads(stopped.out)["stopped"]
@@ -66,7 +67,7 @@ def test_a_private_run_begins_with_them_and_goes_on(capsys, tmp_path):
     assert record["facts"]["steps_lost"] == 0
     assert "no data" in record["facts"]["public_start"]
     assert record["parameters"]["recipe"]["precision"] == "bfloat16"
-    assert record["parameters"]["recipe"]["start"]["rate"] == 0.25
+    assert record["parameters"]["recipe"]["head_rate"] == 3
     for other in ("--start-source x", ""):
         refused = say(run.replace("--start w.safetensors", other) + "--out b", capsys, 2)
         assert "give both" in refused.err

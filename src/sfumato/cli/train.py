@@ -91,7 +91,7 @@ def dp_sgd(
     seed: Chosen.Seed = None,
     start: Chosen.Start = None,
     start_source: Chosen.StartSource = None,
-    start_rate: Chosen.StartRate = None,
+    head_rate: Chosen.HeadRate = None,
     precision: Chosen.Precision = None,
     tuned_on: Chosen.TunedOn = None,
     like: Chosen.Like = None,

@@ -158,9 +158,9 @@ class Chosen:
         str | None,
         option(_MODEL, "Where they come from, if the file does not say it; for the record."),
     ]
-    StartRate = Annotated[
+    HeadRate = Annotated[
         float | None,
-        option(_TRAINING, "Of learning, for those weights, as a multiple of the others'."),
+        option(_TRAINING, "Learning rate of what --start does not hold, as a multiple."),
     ]
     Precision = Annotated[
         str | None, option(_TRAINING, "Of the model's arithmetic: full or bfloat16.")

@@ -54,7 +54,7 @@ def _changes(said: Mapping[str, Any], base: Recipe) -> dict[str, Any]:
     plain = (
         "model", "delta", "lot_size", "lots", "max_lot", "neighbours", "unit", "optimizer",
         "momentum", "weight_decay", "ema_decay", "augment", "augmentations", "batch_size", "seed",
-        "noise_multiplier", "epochs", "steps", "precision",
+        "noise_multiplier", "epochs", "steps", "precision", "head_rate",
     )  # fmt: skip
     found = {name: said[name] for name in plain if said[name] is not None}
     if said["ema_decay"] == 0:
@@ -71,14 +71,11 @@ def _changes(said: Mapping[str, Any], base: Recipe) -> dict[str, Any]:
     if said["start"] is not None:
         from sfumato.learning.recipes.start import PublicStart
 
-        rate = 1.0 if said["start_rate"] is None else said["start_rate"]
-        found["start"] = PublicStart(
-            str(said["start"].resolve()), said["start_source"] or "", rate=rate
-        )
+        found["start"] = PublicStart(str(said["start"].resolve()), said["start_source"] or "")
     elif said["start_source"] is not None:
         raise ValueError("--start-source says where the weights of --start come from: give both")
-    elif said["start_rate"] is not None:
-        raise ValueError("--start-rate is of the weights of --start: give both")
+    elif said["head_rate"] is not None:
+        raise ValueError("--head-rate is of weights that are not in --start: give both")
     if said["canaries"] is not None:
         from sfumato.learning.recipes.canaries import Canaries
 

@@ -43,7 +43,7 @@ _KINDS: dict[str, Callable[[str], Any]] = {
 _OTHERS = (
     "model_option", "features", "feature_option", "noise_multiplier", "lots", "max_lot",
     "noise_schedule", "correlation", "augment", "batch_size", "seed", "tuned_on", "canaries",
-    "start", "start_source", "start_rate", "precision",
+    "start", "start_source", "head_rate", "precision",
 )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Runs that begin with public weights, in half precision, and in pieces of some minutes."""
 
-import dataclasses
 import json
+import math
 
 import pytest
 import torch
@@ -9,8 +9,9 @@ from safetensors.torch import save_file
 from torch.nn import functional as F
 
 from sfumato.learning.clock import Clock, OutOfTime
+from sfumato.learning.dp_sgd import Flat
 from sfumato.learning.models import make_model
-from sfumato.learning.recipes import Recipe, training
+from sfumato.learning.recipes import Rate, Recipe, training
 from sfumato.learning.recipes.canaries import Canaries
 from sfumato.learning.recipes.loading import initial_model
 from sfumato.learning.recipes.start import PublicStart
@@ -61,37 +62,52 @@ def test_a_whole_file_keeps_its_last_layer(tmp_path):
     assert all(torch.equal(v, other.state_dict()[n]) for n, v in whole.state_dict().items())
 
 
-def test_its_weights_have_a_rate_of_their_own(toy, tmp_path, start):
+def moved(trained, first):
+    """How far what was held went, and the rest."""
+    end = {n.removeprefix("1."): w for n, w in trained.model.state_dict().items()}
+    changes = [(end[name] - value).flatten() for name, value in first.items()]
+    rest = [end[name].flatten() for name in end if name not in first]
+    return torch.cat(changes).std().item(), torch.cat(rest).std().item()
+
+
+def test_what_it_does_not_hold_has_a_rate_of_its_own(toy, tmp_path, start):
     """Noise reaches all weights; how far they go by it follows from their rates."""
-    slow = dataclasses.replace(start, rate=0.01)
-    assert PublicStart.from_dict(slow.to_dict()) == slow
     first = body(tmp_path / "again.safetensors")
-    moved = {}
-    for given in (start, slow):
-        trained = toy.train(
-            recipe_with(toy, given, epsilon=None, noise_multiplier=50.0, momentum=0.0)
-        )
-        end = {n.removeprefix("1."): w for n, w in trained.model.state_dict().items()}
-        changes = [(end[name] - value).flatten() for name, value in first.items()]
-        rest = [end[name].flatten() for name in end if name not in first]
-        moved[given.rate] = [torch.cat(each).std().item() for each in (changes, rest)]
-        assert trained.record.parameters["recipe"]["start"]["rate"] == given.rate
-    held, rest = (moved[0.01][i] / moved[1.0][i] for i in (0, 1))
-    assert 0.005 < held < 0.02
-    assert 0.3 < rest < 3
-    with pytest.raises(ValueError, match="rate of the start"):
-        dataclasses.replace(start, rate=0.0)
+    noisy = {"epsilon": None, "noise_multiplier": 50.0, "momentum": 0.0}
+    found = {}
+    for times in (1.0, 100.0):
+        trained = toy.train(recipe_with(toy, start, head_rate=times, **noisy))
+        found[times] = moved(trained, first)
+        assert trained.record.parameters["recipe"]["head_rate"] == times
+    held, rest = (found[100.0][i] / found[1.0][i] for i in (0, 1))
+    assert 0.3 < held < 3
+    assert 30 < rest < 300
+    with pytest.raises(ValueError, match="head_rate"):
+        recipe_with(toy, start, head_rate=0.0)
+
+
+def test_noise_of_both_groups_is_what_the_plan_says(toy, tmp_path):
+    """Released weights tell how much there was: r z C / L sqrt(T), for each group's own rate r."""
+    first = body(tmp_path / "w.safetensors", hidden=2000)
+    start = PublicStart(str(tmp_path / "w.safetensors"), SAID)
+    recipe = toy.recipe(
+        model="mlp", model_options={"hidden": 2000}, start=start, head_rate=3.0, momentum=0.0,
+        epsilon=None, noise_multiplier=400.0, clip=Flat(0.5), rate=Rate(0.01), ema_decay=None,
+    )  # fmt: skip
+    trained = toy.train(recipe)
+    plan = trained.record.parameters["plan"]
+    a_step = plan["noise_multiplier"] * 0.5 / plan["lots"]["size"]
+    expected = 0.01 * a_step * math.sqrt(plan["steps"])
+    held, rest = moved(trained, first)
+    assert held == pytest.approx(expected, rel=0.03)
+    assert rest == pytest.approx(3 * expected, rel=0.06)
 
 
 def test_canaries_do_not_change_whose_rate_it_is(toy, tmp_path, start):
-    slow = dataclasses.replace(start, rate=1e-6)
-    recipe = recipe_with(
-        toy, slow, canaries=Canaries(4, "gradient"), epsilon=None, noise_multiplier=50.0
-    )
-    trained = toy.train(recipe)
-    end = {n.removeprefix("1."): w for n, w in trained.model.state_dict().items()}
     first = body(tmp_path / "again.safetensors")
-    assert all(torch.allclose(end[name], value, atol=1e-2) for name, value in first.items())
+    noisy = {"epsilon": None, "noise_multiplier": 50.0, "canaries": Canaries(4, "gradient")}
+    held, rest = moved(toy.train(recipe_with(toy, start, head_rate=1e4, **noisy)), first)
+    assert rest > 1e3 * held
 
 
 def test_a_file_that_changed_is_refused_before_anything(toy, tmp_path, start):
@@ -135,13 +151,7 @@ def test_half_precision_reaches_the_model_and_not_the_losses():
     assert found.dtype == torch.float32
     assert in_precision(losses, "full") is losses
     with pytest.raises(ValueError, match="precision"):
-        Recipe(model="linear", lot_size=1, rate=training_rate(), precision="float8")
-
-
-def training_rate():
-    from sfumato.learning.recipes import Rate
-
-    return Rate(1.0)
+        Recipe(model="linear", lot_size=1, rate=Rate(1.0), precision="float8")
 
 
 def test_a_run_in_half_precision(toy, tmp_path):

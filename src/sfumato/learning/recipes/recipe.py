@@ -72,6 +72,9 @@ class Recipe:
         rows_per_owner: with owners, the most rows of one in a lot.
         optimizer: "sgd" or "adam".
         rate: the learning rate.
+        head_rate: of what ``start`` does not hold, as a multiple of ``rate``. Noise moves all
+            weights alike: those that have learnt something lose by it, new ones have nothing to
+            lose. Without a start all weights learn by ``rate``.
         momentum, weight_decay: of the optimizer.
         ema_decay: average weights by this; None for none.
         augment: a random change of images, by name; None for none.
@@ -114,12 +117,14 @@ class Recipe:
     canaries: Canaries | None = None
     origin: str = NOT_STATED
     correlation: Correlation = _INDEPENDENT
+    head_rate: float = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "neighbours", Neighbours.parse(self.neighbours))
         object.__setattr__(self, "model_options", dict(self.model_options))
         validation.name("model", self.model)
         validation.count("lot_size", self.lot_size)
+        validation.positive("head_rate", self.head_rate)
         validation.name("origin", self.origin)
         if self.lots not in LOTS:
             validation.fail("lots", f"one of {', '.join(LOTS)}", self.lots)

@@ -41,14 +41,11 @@ class PublicStart:
             them, or all but the last layers'.
         source: one line that says where they come from; by default what the file says.
         sha256: of the file. By default of the file as it is now; a file that changes is refused.
-        rate: of learning, for the weights that the file holds, as a multiple of the others'. Noise
-            moves all weights alike: those that have learnt something have more to lose by it.
     """
 
     path: str
     source: str = ""
     sha256: str | None = None
-    rate: float = 1.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | Path) or not str(self.path):
@@ -58,7 +55,6 @@ class PublicStart:
             "path": path,
             "sha256": checked_digest(self.sha256, path),
             "source": checked_source(self.source or _said_by(path)),
-            "rate": validation.positive("rate of the start", self.rate),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -85,15 +81,21 @@ class PublicStart:
         _begin_at_zero(model, weights)
 
     def groups(
-        self, parameters: Iterable[tuple[str, nn.Parameter]], rate: float
+        self, parameters: Iterable[tuple[str, nn.Parameter]], rate: float, head_rate: float
     ) -> list[dict[str, Any]]:
-        """Named parameters of the model for an optimizer: what the file holds, and the rest."""
+        """Named parameters for an optimizer, with learning rates: what is held, and the rest.
+
+        Args:
+            parameters: of the model.
+            rate: for what the file holds.
+            head_rate: for the rest, as a multiple of it.
+        """
         held = set(public_weights(self.path, self.sha256))
         own = {True: list[nn.Parameter](), False: list[nn.Parameter]()}
         for name, parameter in parameters:
             own[name in held].append(parameter)
-        groups = {"params": own[False], "lr": rate}, {"params": own[True], "lr": rate * self.rate}
-        return [group for group in groups if group["params"]]
+        rates = {True: rate, False: rate * head_rate}
+        return [{"params": own[key], "lr": rates[key]} for key in rates if own[key]]
 
     @property
     def provenance(self) -> str:

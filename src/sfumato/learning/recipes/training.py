@@ -297,7 +297,7 @@ class _Run:
         if self.recipe.start is None:
             return self.head.parameters()
         named = ((name.removeprefix("inner."), p) for name, p in self.head.named_parameters())
-        return self.recipe.start.groups(named, self.recipe.rate.start)
+        return self.recipe.start.groups(named, self.recipe.rate.start, self.recipe.head_rate)
 
     def _rows(self) -> Deferred:
         inputs, labels = self.data.train
