@@ -5,6 +5,7 @@ Everything here is about the program, not about the data: who changed what betwe
 
 from __future__ import annotations
 
+# pyright: reportPrivateUsage=false
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,6 +20,10 @@ from sfumato.learning.dp_sgd.errors import TrainingError
 __all__ = ["Watch"]
 
 _MODULES_OWN = frozenset(vars(nn.Module()))
+_PLAIN = frozenset({str, int, float, bool, type(None)})  # what settings are made of
+
+_Key = tuple[Any, ...]
+"""The id of a module, the name of what it holds, and its number if it is in a list or the like."""
 
 
 class Watch:
@@ -52,9 +57,10 @@ class Watch:
 
     def accept_kept(self) -> None:
         """Takes what buffers and attributes hold now, to put it back if a run changes them."""
-        # Tensors are held: a new one cannot come to lie where an old one was.
+        # Tensors and modules are held: a new one cannot come to lie where an old one was.
         self._held = dict(_kept(self._model, self._shards))
-        self._states = {name: _state(t) for name, t in self._held.items()}
+        self._modules = list(_modules(self._model))
+        self._states = {key: _state(t) for key, t in self._held.items()}
         self._copies = {name: b.detach().clone() for name, b in self._model.named_buffers()}
 
     def check(self) -> None:
@@ -94,22 +100,31 @@ class Watch:
 
     def _check_trainable(self) -> None:
         own = {id(p) for p in self._parameters.values()}
-        for name, p in self._model.named_parameters():
-            twin = self._shards is not None and self._shards.is_twin(p)
-            if p.requires_grad and id(p) not in own and not twin:
-                raise TrainingError(
-                    f"{name!r} became trainable during the run: unfreeze or add parameters before "
-                    "making the trainer"
-                )
+        for module in _modules(self._model):
+            for name, p in module._parameters.items():
+                if p is None or not p.requires_grad or id(p) in own:
+                    continue
+                if self._shards is None or not self._shards.is_twin(p):
+                    raise TrainingError(
+                        f"{self._name((id(module), name))!r} became trainable during the run: "
+                        "unfreeze or add parameters before making the trainer"
+                    )
 
     def _check_kept(self) -> None:
-        for name, tensor in _kept(self._model, self._shards):
-            if _state(tensor) != self._states.get(name):
+        for key, tensor in _kept(self._model, self._shards):
+            if _state(tensor) != self._states.get(key):
                 self._put_back()
                 raise TrainingError(
-                    f"buffer {name!r} changed during the run: it would carry private data into the "
-                    "model without noise. Use a layer without running statistics"
+                    f"buffer {self._name(key)!r} changed during the run: it would carry private "
+                    "data into the model without noise. Use a layer without running statistics"
                 )
+
+    def _name(self, key: _Key) -> str:
+        """What a key stands for, as users know it."""
+        known = {id(module): prefix for prefix, module in self._model.named_modules()}
+        prefix, name = known.get(key[0], ""), f"{key[1]}"
+        number = f"[{key[2]}]" if len(key) > 2 else ""
+        return (f"{prefix}.{name}" if prefix else name) + number
 
     @torch.no_grad()
     def _put_back(self) -> None:
@@ -124,26 +139,47 @@ def _state(tensor: Tensor) -> tuple[int, int]:
 
 
 def _modes(model: nn.Module) -> tuple[bool, ...]:
-    return tuple(module.training for module in model.modules())
+    return tuple(module.training for module in _modules(model))
 
 
-def _kept(model: nn.Module, shards: Any = None) -> Iterator[tuple[str, Tensor]]:
+def _modules(model: nn.Module) -> Iterator[nn.Module]:
+    """All of them, each once, in torch's order; without their names, which take long to join."""
+    seen: set[int] = set()
+    waiting: list[nn.Module | None] = [model]
+    while waiting:
+        module = waiting.pop()
+        if module is not None and id(module) not in seen:
+            seen.add(id(module))
+            yield module
+            waiting.extend(reversed(module._modules.values()))
+
+
+def _kept(model: nn.Module, shards: Any = None) -> Iterator[tuple[_Key, Tensor]]:
     """Buffers, frozen parameters, and tensors in plain attributes, also in lists and the like."""
-    yield from model.named_buffers()
-    named = model.named_parameters() if shards is None else shards.parameters.items()
-    yield from ((name, p) for name, p in named if not p.requires_grad)
-    for prefix, module in model.named_modules():
+    for module in _modules(model):
+        own = id(module)
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                yield (own, name), buffer
+        if shards is None:
+            for name, p in module._parameters.items():
+                if p is not None and not p.requires_grad:
+                    yield (own, name), p
         for name, value in vars(module).items():
             if name not in _MODULES_OWN:
-                yield from _tensors(f"{prefix}.{name}" if prefix else name, value)
+                yield from _tensors((own, name), value)
+    if shards is not None:
+        yield from (((0, name), p) for name, p in shards.parameters.items() if not p.requires_grad)
 
 
-def _tensors(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
+def _tensors(key: _Key, value: Any) -> Iterator[tuple[_Key, Tensor]]:
     if isinstance(value, Tensor):
-        found = [(name, value)]
+        found = [(key, value)]
     elif isinstance(value, (list, tuple, dict, deque)):
-        leaves = pytree.tree_leaves(value)
-        found = [(f"{name}[{i}]", leaf) for i, leaf in enumerate(leaves)]
+        items = value.values() if isinstance(value, dict) else value
+        if all(type(item) in _PLAIN for item in items):
+            return
+        found = [((*key, i), leaf) for i, leaf in enumerate(pytree.tree_leaves(value))]
     else:
         return
     for path, leaf in found:  # weights may be listed in several places
