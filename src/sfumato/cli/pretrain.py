@@ -69,6 +69,7 @@ def pretrain(
         trained_on_nothing(
             how, out, device=device_called(device), half=half, compile=compile, minutes=minutes,
             told=lambda done, total: shown.preparing("steps", done, total),
+            making=lambda done, total: shown.preparing("images", done, total),
         )  # fmt: skip
     except OutOfTime as stopped:
         why = str(stopped)

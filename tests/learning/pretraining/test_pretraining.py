@@ -99,6 +99,16 @@ def test_weights_of_a_body_that_private_training_begins_with(tmp_path):
     assert not any(parameter.any() for parameter in model[-1].parameters())
 
 
+def test_who_waits_is_told(tmp_path):
+    images, steps = [], []
+    pretrain(
+        SMALL, tmp_path / "w.safetensors", making=lambda *so_far: images.append(so_far),
+        told=lambda *so_far: steps.append(so_far),
+    )  # fmt: skip
+    assert images == [(48, 48)]
+    assert steps == [(n, 4) for n in range(1, 5)]
+
+
 def test_filters_are_written_at_their_first_scale(tmp_path):
     weights = pretrain(SMALL, tmp_path / "w.safetensors")
     gains = [name.removesuffix("gain") for name in weights if name.endswith(".gain")]

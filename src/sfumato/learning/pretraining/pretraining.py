@@ -23,7 +23,7 @@ StyleGAN by alignment and uniformity.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -114,7 +114,7 @@ def pretrain(
     compile: bool = False,
     minutes: float | None = None,
     told: Told = lambda done, total: None,
-    making: Callable[[], object] = lambda: None,
+    making: Told = lambda done, total: None,
 ) -> dict[str, Tensor]:
     """Trains a body and writes its weights; cut off, it goes on where it was.
 
@@ -126,7 +126,7 @@ def pretrain(
         compile: join operations by ``torch.compile``.
         minutes: stop after so many; called again, it goes on.
         told: how many steps are done, of how many.
-        making: called before the images are made, which takes a while.
+        making: how many images are made, of how many.
 
     Raises:
         OutOfTime: if the minutes were over first.
@@ -136,9 +136,8 @@ def pretrain(
     if path.exists():
         raise ValueError(f"out must be a new file, but {path} is there: remove it, or give another")
     clock = Clock(minutes)
-    making()
     pairs = random_pairs(
-        how.process, how.images, _ENLARGED * how.side, seed=how.seed, device=device
+        how.process, how.images, _ENLARGED * how.side, seed=how.seed, device=device, told=making
     )
     weights = pretrain_body(
         how.body,

@@ -73,7 +73,13 @@ def random_images(
 
 
 def random_pairs(
-    name: str, count: int, side: int, *, seed: int, device: str | torch.device = "cpu"
+    name: str,
+    count: int,
+    side: int,
+    *,
+    seed: int,
+    device: str | torch.device = "cpu",
+    told: Callable[[int, int], object] = lambda done, total: None,
 ) -> Tensor:
     """Two images of each of so many things, as bytes; a function of the seed and the device.
 
@@ -85,6 +91,7 @@ def random_pairs(
         side: in pixels, 8 or above, a power of two.
         seed: of everything that is drawn.
         device: where they are made, and stay.
+        told: how many are made, of how many.
 
     Returns:
         (count, 2, 3, side, side)
@@ -98,4 +105,5 @@ def random_pairs(
     for start in range(0, count, _CHUNK):
         made = process(min(_CHUNK, count - start), side, coins)
         found[start : start + len(made)] = (255 * made).round().to(torch.uint8)
+        told(start + len(made), count)
     return found
