@@ -199,12 +199,19 @@ def noise(options: argparse.Namespace) -> None:
 
         r z C / L sqrt( sum_i A_i^2 ),   A_i = a_i + a_{i+1} + ... + a_T
 
-    and a ratio below 1 would tell that a run had less noise than its record says.
+    to about one part in sqrt(2 n) for n weights. What filters learnt adds to it; a ratio below 1 by
+    more than that would tell that a run had less noise than its record says.
     """
     run = sf.load_run(options.run)
     recipe, plan = run.recipe, run.record.parameters["plan"]
-    if recipe.optimizer != "sgd" or recipe.momentum or recipe.rate.end is not None:
-        raise SystemExit("noise is told of runs by plain descent with one learning rate")
+    others = (
+        recipe.optimizer != "sgd", recipe.momentum, recipe.weight_decay, recipe.rate.end,
+        recipe.noise_schedule != type(recipe.noise_schedule).constant(),
+        recipe.clip.kind != "flat", recipe.correlation.kind != "independent",
+        run.record.facts["steps_lost"],
+    )  # fmt: skip
+    if any(others):
+        raise SystemExit("noise is told of whole runs by plain descent, constant in every respect")
     shares = np.ones(1)
     for step in range(plan["steps"]):
         kept = 0.0 if recipe.ema_decay is None else min(recipe.ema_decay, (1 + step) / (10 + step))

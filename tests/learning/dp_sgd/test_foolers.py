@@ -71,6 +71,67 @@ def test_the_honest_network_passes(ledger):
     assert [e.kind for e in ledger.history("people")] == ["open", "plan", "reserve", "commit"]
 
 
+# --- behind zeros ---------------------------------------------------------------------------------
+
+
+def at_zero(model):
+    """Its last layer begins at zero: every loss is the same, every gradient before it zero."""
+    for parameter in model.b.parameters():
+        nn.init.zeros_(parameter)
+    return model
+
+
+def test_an_honest_network_begins_where_it_was(ledger):
+    model, seen = at_zero(Net()), []
+
+    def loss(m, x, y):
+        seen.append([bool(p.any()) for p in m.b.parameters()])
+        return classify(m, x, y)
+
+    run(ledger, model, loss=loss, steps=1)
+    assert [True, True] in seen  # in the rehearsal
+    assert seen[-1] == [False, False]  # on private rows
+
+
+def places(self, x):
+    """Two experts with six places each in a batch: later rows go without."""
+    which = F.one_hot((x[:, 2] > 0.5).long(), 2)
+    place = (which.cumsum(0) * which).sum(1, keepdim=True)
+    return torch.where(place <= 6, x, torch.zeros_like(x))
+
+
+class Limited(Net):
+    """Its backward pass limits the gradient of a batch as a whole."""
+
+    def forward(self, x):
+        hidden = torch.tanh(self.a(x))
+        if hidden.requires_grad:
+            hidden.register_hook(lambda g: torch.where(g.norm() > 0, 5 * g / g.norm(), g))
+        return self.b(hidden)
+
+
+class Adapted(Net):
+    """An adapter in two factors, the second of them zero, behind what mixes."""
+
+    def __init__(self):
+        super().__init__()
+        self.down, self.up = nn.Linear(6, 2, bias=False), nn.Linear(2, 8, bias=False)
+        self.a.requires_grad_(False)
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, x):
+        low = self.down(x)
+        low.register_hook(lambda g: torch.where(g.norm() > 0, 5 * g / g.norm(), g))
+        return self.b(torch.tanh(self.a(x) + self.up(low)))
+
+
+@pytest.mark.parametrize("how", ["places", "limited", "adapted"])
+def test_a_last_layer_at_zero_hides_nobody(ledger, how):
+    made = {"places": lambda: by(places), "limited": Limited, "adapted": Adapted}[how]()
+    refused(ledger, f"{MIXED}|gradient", made if how == "adapted" else at_zero(made))
+    assert not (made.up.weight if how == "adapted" else made.b.weight).any()
+
+
 # --- mixing ---------------------------------------------------------------------------------------
 
 
@@ -109,9 +170,11 @@ MIXERS = {
 }
 
 
+@pytest.mark.parametrize("zero", [False, True])
 @pytest.mark.parametrize("how", MIXERS)
-def test_mixing_models(ledger, how):
-    refused(ledger, MIXED, by(MIXERS[how]))
+def test_mixing_models(ledger, how, zero):
+    made = by(MIXERS[how])
+    refused(ledger, MIXED, at_zero(made) if zero else made)
 
 
 @pytest.mark.parametrize("seed", range(4))

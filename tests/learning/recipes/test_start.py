@@ -62,6 +62,89 @@ def test_a_whole_file_keeps_its_last_layer(tmp_path):
     assert all(torch.equal(v, other.state_dict()[n]) for n, v in whole.state_dict().items())
 
 
+def test_a_model_that_is_one_layer_keeps_it(tmp_path):
+    save_file({"weight": torch.ones(2, 3), "bias": torch.ones(2)}, tmp_path / "w.safetensors")
+    layer = torch.nn.Linear(3, 2)
+    PublicStart(str(tmp_path / "w.safetensors"), SAID).put_into(layer)
+    assert layer.weight.eq(1).all()
+
+
+def named_inner(shape, classes):
+    """A model whose own part is called as the wrapper of canaries calls its model."""
+    made = torch.nn.Module()
+    made.inner, made.last = torch.nn.Linear(6, 4), torch.nn.Linear(4, classes)
+    made.forward = lambda x: made.last(torch.tanh(made.inner(x.flatten(1))))
+    return made
+
+
+@pytest.mark.parametrize("canaries", [None, Canaries(4, "gradient")])
+def test_names_of_parts_do_not_decide_whose_rate_it_is(toy, tmp_path, monkeypatch, canaries):
+    own = named_inner((6,), 2)
+    first = {n: w for n, w in own.state_dict().items() if n.startswith("inner.")}
+    save_file(first, tmp_path / "w.safetensors")
+    start = PublicStart(str(tmp_path / "w.safetensors"), SAID)
+    groups = []
+    real = PublicStart.groups
+    monkeypatch.setattr(
+        PublicStart, "groups", lambda *given: groups.append(real(*given)) or groups[-1]
+    )
+    recipe = toy.recipe(model=f"{__name__}:named_inner", start=start, head_rate=3.0)
+    toy.train(recipe if canaries is None else recipe.changed(canaries=canaries))
+    sizes = {group["lr"]: sum(p.numel() for p in group["params"]) for group in groups[0]}
+    assert sizes[recipe.rate.start] == 6 * 4 + 4
+
+
+class Numbered:
+    """Noise that follows from how often it was asked for."""
+
+    name, private = "numbered", False
+
+    def __init__(self, asked=0):
+        self.asked = asked
+
+    def normal(self, like, std):
+        coins = torch.Generator().manual_seed(self.asked)
+        self.asked += 1
+        return std * torch.randn(like.shape, generator=coins, dtype=like.dtype)
+
+
+WAYS = {
+    "descent": {"momentum": 0.0},
+    "momentum": {"momentum": 0.9, "weight_decay": 0.05},
+    "adam": {"optimizer": "adam", "momentum": 0.9},
+    "falling": {"momentum": 0.9, "rate": Rate(0.3, end=0.01), "ema_decay": 0.9},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_two_rates_in_pieces_are_the_same_run(toy, tmp_path, monkeypatch, start, way):
+    """Cut off after every step, it ends with the weights that it has in one piece."""
+    recipe = recipe_with(toy, start, head_rate=3.0, lot_size=toy.declared, **WAYS[way])
+    whole = toy.train(recipe, out=tmp_path / "whole", noise=Numbered())
+    monkeypatch.setattr(training, "Clock", Short)
+    asked, pieces, found = 0, 0, None
+    while found is None:
+        noise = Numbered(asked)
+        given = {"out": tmp_path / "pieces", "noise": noise, "checkpoint_every": 100}
+        try:
+            found = toy.train(None if pieces else recipe, resume=pieces > 0, **given)
+        except OutOfTime:
+            asked, pieces = noise.asked, pieces + 1
+    assert pieces > 3
+    ends = whole.model.state_dict(), found.model.state_dict()
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
+def test_one_rate_is_one_group_as_in_older_checkpoints(start):
+    model = make_model("mlp", (6,), 2, hidden=4)
+    named = list(model.named_parameters())
+    assert [len(group["params"]) for group in start.groups(named, 0.1, 1.0)] == [len(named)]
+    assert [group["lr"] for group in start.groups(named, 0.1, 2.0)] == [0.1, 0.2]
+    plain = Recipe(model="linear", lot_size=1, rate=Rate(1.0))
+    assert "head_rate" not in plain.to_dict()  # recipes of before read the same
+    assert Recipe.from_dict(plain.to_dict()) == plain
+
+
 def moved(trained, first):
     """How far what was held went, and the rest."""
     end = {n.removeprefix("1."): w for n, w in trained.model.state_dict().items()}
@@ -78,7 +161,7 @@ def test_what_it_does_not_hold_has_a_rate_of_its_own(toy, tmp_path, start):
     for times in (1.0, 100.0):
         trained = toy.train(recipe_with(toy, start, head_rate=times, **noisy))
         found[times] = moved(trained, first)
-        assert trained.record.parameters["recipe"]["head_rate"] == times
+        assert trained.record.parameters["recipe"].get("head_rate", 1.0) == times
     held, rest = (found[100.0][i] / found[1.0][i] for i in (0, 1))
     assert 0.3 < held < 3
     assert 30 < rest < 300

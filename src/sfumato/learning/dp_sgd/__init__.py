@@ -3,8 +3,8 @@
 Read in this order: ``plan`` (what a run promises, and the one object that sampler, sensitivity and
 accountant come from), ``lots``, ``clipping``, ``clipped_sum`` (the sum that noise is added to),
 ``stepping`` (one noisy step), ``updating`` (its noise and update in one pass on a GPU),
-``rehearsal`` and ``refusals`` (what is checked before anything is spent), ``looping`` (the loop),
-``trainer`` (what users make), ``gradients/`` for how per-example gradients are formed,
+``rehearsal``, ``refusals`` and ``zeros`` (what is checked before anything is spent), ``looping``
+(the loop), ``trainer`` (what users make), ``gradients/`` for how per-example gradients are formed,
 ``correlated/`` for noise that cancels over steps, and ``distributed/`` for several processes.
 
 ======================  ==================================================

@@ -40,6 +40,7 @@ from sfumato.learning.dp_sgd.resuming import Resuming
 from sfumato.learning.dp_sgd.stepping import NoisyStep, as_training_error
 from sfumato.learning.dp_sgd.turns import Turns
 from sfumato.learning.dp_sgd.watching import Watch
+from sfumato.learning.dp_sgd.zeros import none_at_zero
 
 __all__ = ["Loop"]
 
@@ -166,11 +167,13 @@ class Loop(ChargedOnce):
         crowd = largest_part(expected, self._copies, self._most_rows)
         rehearsal = rehearse(self._recorder, imitate, self._copies, crowd, self._ranks)
         self._rehearsal = Turns(rehearsal, self._recorder, self.optimizer)
+        copied = (lambda: None) if self._shards is None else self._shards.reshard
         try:
-            for batch in self._rehearsal.batches():
-                yield from self._hand_out(batch)
-            if self._step.compiled is not None:
-                self._step.compiled.check(imitate, self._copies, self._step.loss_scale)
+            with none_at_zero(self._recorder.tape.parameters, copied):
+                for batch in self._rehearsal.batches():
+                    yield from self._hand_out(batch)
+                if self._step.compiled is not None:
+                    self._step.compiled.check(imitate, self._copies, self._step.loss_scale)
             agreement.require_all_well(self._ranks)  # everyone, before anything is spent
             self._rehearsed = True
         finally:

@@ -46,6 +46,7 @@ from sfumato.learning.dp_sgd.recording import Recorder, trainable
 from sfumato.learning.dp_sgd.rehearsal import noted, rehearse
 from sfumato.learning.dp_sgd.stepping import as_training_error
 from sfumato.learning.dp_sgd.turns import Turns
+from sfumato.learning.dp_sgd.zeros import none_at_zero
 
 __all__ = ["LotSums"]
 
@@ -79,7 +80,7 @@ class LotSums:
 
     def _rehearse(self, source: Source) -> None:
         optimizer = torch.optim.SGD(self.parameters.values(), lr=1.0)  # never stepped
-        with self._recorder.attached():
+        with self._recorder.attached(), none_at_zero(self.parameters):
             rehearsal = rehearse(self._recorder, source.imitation, 1, _CROWD)
             turns = Turns(rehearsal, self._recorder, optimizer)
             for batch in turns.batches():

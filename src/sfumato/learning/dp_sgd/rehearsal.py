@@ -23,7 +23,8 @@ In the graph of 2 every way to a parameter must lead through a recorded call (el
 seen). No buffer may change. Made-up rows hold nothing of the data but its shapes, so the outcome
 is the same for every table.
 Randomness inside the model (dropout) is held still meanwhile; in 5 at three levels, in case it
-decides who is mixed with whom.
+decides who is mixed with whom. Parameters that are all zero hold other numbers meanwhile: behind a
+last layer at zero nothing could be compared (:mod:`~sfumato.learning.dp_sgd.zeros`).
 
 What no rehearsal can see: a model that turns to mixing later, on a condition of its own.
 """
@@ -93,6 +94,8 @@ def rehearse(
     ranks: Ranks | None = None,
 ) -> Generator[Any, Tensor, None]:
     """Yields made-up batches, is sent their losses, and raises if the model cannot be trained.
+
+    Whoever plays it does so inside of :func:`~sfumato.learning.dp_sgd.zeros.none_at_zero`.
 
     Args:
         recorder: of the model; its tape learns where batches are.

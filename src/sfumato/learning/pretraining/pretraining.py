@@ -96,7 +96,7 @@ class Pretraining:
     def source(self) -> str:
         """One line for a record: where the weights come from."""
         return (
-            f"{self.model} pre-trained on {self.images:,} images of the random process "
+            f"{self.model} pre-trained on {self.images:,} things of the random process "
             f"{self.process!r}, {self.steps:,} steps, seed {self.seed}: no data"
         )
 

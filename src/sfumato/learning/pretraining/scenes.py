@@ -2,12 +2,12 @@
 
 A *thing* is a plan of parts: a body, and parts that sit on it or on each other, many in pairs as
 legs, wheels and wings are. Two pictures of one thing have its plan in common and nothing else for
-sure: where it is, how it is turned, how its parts bend, its light, its background and, by a coin,
-its colours and textures are drawn anew for each. So a network that is to tell things apart has to
-look at shapes and how they are put together, which is what names of things go by; crops of a single
-picture can be told by their colours and textures alone.
+sure: where it is, how it is turned, how its parts bend, its light, its textures, its background
+and, by a coin, its colours are drawn anew for each. So a network that is to tell things apart has
+to look at shapes and how they are put together, which is what names of things go by; crops of a
+single picture can be told by their colours and textures alone.
 
-No data is in it: sizes, joints, colours and lights are uniform numbers between constants below.
+No data is in it: sizes, joints, colours and lights are random numbers within constants below.
 
 References: learning from made-up images: Baradad et al., arXiv:2106.05963; pairs that a generator
 draws twice from one description: Jahanian et al., "Generative models as a data source for

@@ -207,6 +207,8 @@ class Recipe:
         del values["correlation"]
         if self.correlation != _INDEPENDENT:
             values["correlation"] = self.correlation.to_dict()
+        if self.head_rate == 1.0:  # recipes of before have no such number, and are the same
+            del values["head_rate"]
         return values | {
             "features": self.features.to_dict(),
             "model_options": dict(self.model_options),

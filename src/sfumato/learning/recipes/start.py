@@ -30,7 +30,7 @@ class PublicStart:
     """A file of weights to begin with; what it does not hold begins as it would without it.
 
     But for a last linear layer that is not in it: that begins at zero, so that weights which have
-    learnt something are not moved before there is a reason.
+    learnt something are not moved by what comes back through a random layer.
 
     Costs no privacy *if the weights are public*: that they are, and do not stem from the private
     data, is declared by whoever uses them, in ``source``, and stated in the record. A file of
@@ -85,11 +85,15 @@ class PublicStart:
     ) -> list[dict[str, Any]]:
         """Named parameters for an optimizer, with learning rates: what is held, and the rest.
 
+        In one group where all learn alike, as of runs that were begun before there were two rates.
+
         Args:
             parameters: of the model.
             rate: for what the file holds.
             head_rate: for the rest, as a multiple of it.
         """
+        if head_rate == 1.0:
+            return [{"params": [parameter for _, parameter in parameters], "lr": rate}]
         held = set(public_weights(self.path, self.sha256))
         own = {True: list[nn.Parameter](), False: list[nn.Parameter]()}
         for name, parameter in parameters:
@@ -115,7 +119,8 @@ class PublicStart:
 def _begin_at_zero(model: nn.Module, held: Mapping[str, Any]) -> None:
     """The last layer, if it is linear and none of it is held."""
     name, last = [(n, part) for n, part in model.named_modules() if not list(part.children())][-1]
-    if isinstance(last, nn.Linear) and f"{name}.weight" not in held:
+    weight = f"{name}.weight" if name else "weight"
+    if isinstance(last, nn.Linear) and weight not in held:
         for parameter in last.parameters():
             nn.init.zeros_(parameter)
 

@@ -296,7 +296,8 @@ class _Run:
         """Of the model, in groups where some begin with public weights."""
         if self.recipe.start is None:
             return self.head.parameters()
-        named = ((name.removeprefix("inner."), p) for name, p in self.head.named_parameters())
+        wrapped = "inner." if isinstance(self.head, WithCanaries) else ""
+        named = ((name.removeprefix(wrapped), p) for name, p in self.head.named_parameters())
         return self.recipe.start.groups(named, self.recipe.rate.start, self.recipe.head_rate)
 
     def _rows(self) -> Deferred:
