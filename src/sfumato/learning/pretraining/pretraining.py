@@ -8,7 +8,7 @@ that learns this is kept, its last layer is not.
 
 Filters that a network standardises are written with mean 0 and norm 1, as they had before training
 on average. That changes nothing of what the body computes, and much of how it goes on: a step of
-private training adds noise of one size to every weight, and weights that decay made small would
+private training adds noise of one size to every weight, and weights that decay had made small would
 drown in it.
 
 Guarantee: no data set is an argument of anything here. What is learnt follows from public
