@@ -1,12 +1,8 @@
 """One thread: these tensors are too small to share out."""
 
 import pytest
-import torch
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def on_one_thread(one_thread):
+    """All tests of this room."""

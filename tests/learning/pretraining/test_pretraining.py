@@ -16,13 +16,7 @@ from sfumato.learning.recipes.start import PublicStart
 SMALL = Pretraining(options={"depth": 10, "width": 1}, side=8, images=48, steps=4, batch=16)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 # --- images ---------------------------------------------------------------------------------------
 
@@ -107,6 +101,15 @@ def test_who_waits_is_told(tmp_path):
     )  # fmt: skip
     assert images == [(48, 48)]
     assert steps == [(n, 4) for n in range(1, 5)]
+    assert [path.name for path in tmp_path.iterdir()] == ["w.safetensors"]  # nothing beside it
+
+
+def test_a_place_that_cannot_be_written_to_is_found_before_images_are_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    made = []
+    with pytest.raises(ValueError, match="out must be in a folder"):
+        pretrain(SMALL, tmp_path / "file" / "w.safetensors", making=lambda *_: made.append(1))
+    assert not made
 
 
 def test_filters_are_written_at_their_first_scale(tmp_path):

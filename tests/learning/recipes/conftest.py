@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from sfumato.core.randomness import SeededCoins
 from sfumato.data import Dataset, Examples
@@ -19,11 +18,8 @@ DECLARED = 150  # records, as is said in public
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def on_one_thread(one_thread):
+    """All tests of this room."""
 
 
 class Noted:

@@ -33,7 +33,7 @@ from sfumato.learning.dp_sgd.noise import NoiseSource
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.trainer import DPSGD
 
-__all__ = ["EngineSteps"]
+__all__ = ["Coordinates", "EngineSteps"]
 
 _PUSH = 1000.0  # clip norms
 
@@ -81,7 +81,7 @@ class EngineSteps:
         """Plays: one row a game, one column a step, in clip norms."""
         games = len(included)
         rows = torch.as_tensor(np.flatnonzero(included)).repeat(self.copies)
-        model, push = _Coordinates(games), [_PUSH]
+        model, push = Coordinates(games), [_PUSH]
         optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
         trainer = DPSGD(
             model, optimizer, rows, plan=self._plan(games), batch_size=self.batch_size,
@@ -105,8 +105,8 @@ class EngineSteps:
         )  # fmt: skip
 
 
-class _Coordinates(nn.Module):
-    """A number for each game, which is the loss of its canary."""
+class Coordinates(nn.Module):
+    """A number for each game, which its canary's loss is, or is a multiple of."""
 
     def __init__(self, games: int) -> None:
         super().__init__()

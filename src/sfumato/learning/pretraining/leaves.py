@@ -16,6 +16,7 @@ import math
 import torch
 from torch import Tensor
 
+from sfumato.learning.pretraining.draws import uniform
 from sfumato.learning.pretraining.oriented import coloured, oriented_images
 
 __all__ = ["dead_leaves"]
@@ -34,7 +35,7 @@ def dead_leaves(count: int, side: int, coins: torch.Generator) -> Tensor:
         coins: a generator; images are made on its device.
     """
     textures = oriented_images(2 * count, side, coins).chunk(2)
-    palette = coloured(_uniform((count, 3, _LEAVES, 1), coins) - 0.5, coins)
+    palette = coloured(uniform((count, 3, _LEAVES, 1), coins) - 0.5, coins)
     places = (torch.arange(side, device=coins.device) + 0.5) / side
     rows, columns = torch.meshgrid(places, places, indexing="ij")
     images = textures[0].clone()
@@ -49,7 +50,7 @@ def dead_leaves(count: int, side: int, coins: torch.Generator) -> Tensor:
 def _filled(colour: Tensor, texture: Tensor, coins: torch.Generator) -> Tensor:
     """A colour alone, or with a texture's differences on it."""
     n = len(colour)
-    strength = (_uniform((n, 1, 1, 1), coins) - 0.3).clamp(min=0)
+    strength = (uniform((n, 1, 1, 1), coins) - 0.3).clamp(min=0)
     shift = int(torch.randint(0, texture.shape[-1], (), generator=coins, device=coins.device))
     moved = texture.roll(shift, -1)
     return (colour + strength * (moved - moved.mean((2, 3), keepdim=True))).clamp(0, 1)
@@ -57,7 +58,7 @@ def _filled(colour: Tensor, texture: Tensor, coins: torch.Generator) -> Tensor:
 
 def _shape(count: int, rows: Tensor, columns: Tensor, coins: torch.Generator) -> Tensor:
     """(count, side, side): where one shape of each image is."""
-    draws = _uniform((6, count, 1, 1), coins)
+    draws = uniform((6, count, 1, 1), coins)
     # r^-3 between the bounds, by the inverse of its distribution function
     radius = (_LEAST**-2 + draws[0] * (_MOST**-2 - _LEAST**-2)) ** -0.5
     angle, ratio = 2 * math.pi * draws[1], 0.35 + 0.65 * draws[2]
@@ -69,7 +70,3 @@ def _shape(count: int, rows: Tensor, columns: Tensor, coins: torch.Generator) ->
     rectangle = (along.abs() < 0.9) & (across.abs() < 0.9)
     triangle = (across > -0.6) & (across + 1.8 * along.abs() < 1)
     return torch.where(kind == 0, ellipse, torch.where(kind == 1, rectangle, triangle))
-
-
-def _uniform(shape: tuple[int, ...], coins: torch.Generator) -> Tensor:
-    return torch.rand(shape, generator=coins, device=coins.device)

@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from sfumato.learning.pretraining.draws import normal
+
 __all__ = ["oriented_images"]
 
 _CHANNELS = 24
@@ -38,7 +40,7 @@ def oriented_images(count: int, side: int, coins: torch.Generator) -> Tensor:
     """
     networks = -(-count // _TOGETHER)
     shape = (_TOGETHER, networks, _CHANNELS, 4, 4)
-    hidden = _normal(shape, coins)
+    hidden = normal(shape, coins)
     colours = torch.zeros(_TOGETHER, networks, 3, 4, 4, device=coins.device)
     while hidden.shape[-1] < side:
         hidden = _layer(_doubled(hidden), coins)
@@ -72,14 +74,14 @@ def coloured(fields: Tensor, coins: torch.Generator) -> Tensor:
 def _layer(hidden: Tensor, coins: torch.Generator) -> Tensor:
     """Filtered by each network's own wavelets, shifted, rectified, with noise, on one scale."""
     together, networks, channels, height, width = hidden.shape
-    gains = (0.6 * _normal((together, networks, channels, 1, 1), coins)).exp()
+    gains = (0.6 * normal((together, networks, channels, 1, 1), coins)).exp()
     joined = (hidden * gains).reshape(together, networks * channels, height, width)
     padded = F.pad(joined, [_FILTER // 2] * 4, mode="replicate")
     filters = _filters(networks, channels, coins).flatten(0, 1)
     found = F.conv2d(padded, filters, groups=networks).view_as(hidden)
     each = (1, networks, channels, 1, 1)
-    found = _on_one_scale(found) + 0.7 * _normal(each, coins)
-    found = found + 0.25 * _normal(each, coins).abs() * _normal(found.shape, coins)
+    found = _on_one_scale(found) + 0.7 * normal(each, coins)
+    found = found + 0.25 * normal(each, coins).abs() * normal(found.shape, coins)
     return _on_one_scale(F.leaky_relu(found, _SLOPE))
 
 
@@ -90,7 +92,7 @@ def _filters(networks: int, channels: int, coins: torch.Generator) -> Tensor:
     chosen = F.one_hot(torch.randint(len(bank), shape[:3], generator=coins, device=coins.device),
                        len(bank)).float()  # fmt: skip
     kept = torch.rand(shape[:3], generator=coins, device=coins.device) < _INPUTS / channels
-    weights = chosen * (kept * _normal(shape[:3], coins)).unsqueeze(-1)
+    weights = chosen * (kept * normal(shape[:3], coins)).unsqueeze(-1)
     return torch.einsum("noik,khw->noihw", weights, bank)
 
 
@@ -122,13 +124,9 @@ def _doubled(hidden: Tensor) -> Tensor:
 
 
 def _mixture(networks: int, coins: torch.Generator) -> Tensor:
-    return _normal((networks, 3, _CHANNELS), coins) / math.sqrt(_CHANNELS)
+    return normal((networks, 3, _CHANNELS), coins) / math.sqrt(_CHANNELS)
 
 
 def _share(networks: int, coins: torch.Generator) -> Tensor:
     """How much a layer adds to the picture, for each network."""
     return torch.rand(1, networks, 1, 1, 1, generator=coins, device=coins.device)
-
-
-def _normal(shape: tuple[int, ...], coins: torch.Generator) -> Tensor:
-    return torch.randn(shape, generator=coins, device=coins.device)

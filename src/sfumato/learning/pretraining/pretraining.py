@@ -23,6 +23,7 @@ StyleGAN by alignment and uniformity.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -130,12 +131,18 @@ def pretrain(
 
     Raises:
         OutOfTime: if the minutes were over first.
-        ValueError: if ``out`` is there already.
+        ValueError: if ``out`` is there already, or its folder cannot be written to.
     """
     path = Path(out)
     if path.exists():
         raise ValueError(f"out must be a new file, but {path} is there: remove it, or give another")
-    clock = Clock(minutes)
+    clock, partial = Clock(minutes), path.with_name(f"{path.name}.partial")
+    try:
+        partial.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(
+            f"out must be in a folder that can be written to, got {str(path)!r} ({error.strerror})"
+        ) from None
     pairs = random_pairs(
         how.process, how.images, _ENLARGED * how.side, seed=how.seed, device=device, told=making
     )
@@ -146,7 +153,7 @@ def pretrain(
         batch=how.batch,
         mirrored=how.mirrored,
         seed=how.seed,
-        folder=path.with_name(f"{path.name}.partial"),
+        folder=partial,
         half=half,
         compile=compile,
         told=told,
@@ -157,6 +164,7 @@ def pretrain(
     said = json.dumps({"how": how.to_dict(), "source": how.source, "device": device})
     kept = {name: value.contiguous() for name, value in weights.items()}
     write_whole(path, save(kept, {_KEY: said}), public=True)
+    shutil.rmtree(partial)
     return weights
 
 

@@ -17,12 +17,13 @@ multiview representation learning", arXiv:2106.05258. The things are our own.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from sfumato.learning.pretraining.draws import between, normal, uniform
 from sfumato.learning.pretraining.oriented import oriented_images
 
 __all__ = ["scenes"]
@@ -64,7 +65,7 @@ def scenes(count: int, side: int, coins: torch.Generator) -> Tensor:
         coins: a generator; pictures are made on its device.
     """
     things = _things(count, coins)
-    shared = _uniform((count, 1, 1), coins) < _SAME_COLOURS
+    shared = uniform((count, 1, 1), coins) < _SAME_COLOURS
     first, second = _palette(count, coins), _palette(count, coins)
     pictures = [
         _picture(things, colours, side, coins)
@@ -79,9 +80,9 @@ def scenes(count: int, side: int, coins: torch.Generator) -> Tensor:
 def _things(n: int, coins: torch.Generator) -> _Things:
     lengths, widths, angles = (torch.zeros(n, _PARTS, device=coins.device) for _ in range(3))
     places = torch.zeros(n, _PARTS, 2, device=coins.device)
-    lengths[:, 0] = _between(*_BODY, (n,), coins)
-    widths[:, 0] = lengths[:, 0] * _between(0.35, 1.0, (n,), coins)
-    paired = _uniform((n,), coins) < _PAIRED
+    lengths[:, 0] = between(*_BODY, (n,), coins)
+    widths[:, 0] = lengths[:, 0] * between(0.35, 1.0, (n,), coins)
+    paired = uniform((n,), coins) < _PAIRED
     for part in range(1, _PARTS):
         _join(part, places, lengths, widths, angles, coins)
         if part % 2 == 0:
@@ -90,13 +91,13 @@ def _things(n: int, coins: torch.Generator) -> _Things:
     like = _pairwise(torch.randint(len(_POWERS), (n, _PARTS), generator=coins, device=coins.device),
                      paired)  # fmt: skip
     materials = torch.randint(_MATERIALS, (n, _PARTS), generator=coins, device=coins.device)
-    there = _pairwise(_uniform((n, _PARTS), coins) < _THERE, paired)
+    there = _pairwise(uniform((n, _PARTS), coins) < _THERE, paired)
     there[:, 0] = True
-    behind = _pairwise(_uniform((n, _PARTS), coins) < 0.5, paired)
+    behind = _pairwise(uniform((n, _PARTS), coins) < 0.5, paired)
     behind[:, 0] = False
     return _Things(
         places, lengths, widths, angles, powers[like],
-        _pairwise(_between(-0.6, 0.6, (n, _PARTS), coins), paired), there, behind,
+        _pairwise(between(-0.6, 0.6, (n, _PARTS), coins), paired), there, behind,
         _pairwise(materials, paired),
     )  # fmt: skip
 
@@ -108,9 +109,9 @@ def _join(
     n = len(places)
     rows = torch.arange(n, device=places.device)
     earlier = torch.randint(part, (n,), generator=coins, device=places.device)
-    parent = torch.where(_uniform((n,), coins) < 0.7, 0, earlier)
-    around = 2 * math.pi * _uniform((n,), coins)
-    far = _between(0.4, 1.1, (n,), coins)
+    parent = torch.where(uniform((n,), coins) < 0.7, 0, earlier)
+    around = 2 * math.pi * uniform((n,), coins)
+    far = between(0.4, 1.1, (n,), coins)
     along = far * lengths[rows, parent] * around.cos()
     across = far * widths[rows, parent] * around.sin()
     turn = angles[rows, parent]
@@ -119,10 +120,10 @@ def _join(
     )
     places[:, part] = places[rows, parent] + where
     size = (lengths[rows, parent] * widths[rows, parent]).sqrt()
-    lengths[:, part] = (size * _between(0.2, 0.9, (n,), coins)).clamp(min=0.025)
-    widths[:, part] = lengths[:, part] * _between(0.2, 1.0, (n,), coins)
+    lengths[:, part] = (size * between(0.2, 0.9, (n,), coins)).clamp(min=0.025)
+    widths[:, part] = lengths[:, part] * between(0.2, 1.0, (n,), coins)
     outwards = torch.atan2(where[:, 1], where[:, 0])
-    angles[:, part] = outwards + 0.5 * torch.randn(n, generator=coins, device=places.device)
+    angles[:, part] = outwards + 0.5 * normal((n,), coins)
 
 
 def _mirror(part: int, paired: Tensor, places, lengths, widths, angles) -> None:
@@ -153,37 +154,46 @@ def _picture(things: _Things, colours: Tensor, side: int, coins: torch.Generator
     surface, ground = textures.chunk(2)
     picture = _background(ground, coins)
     rows, columns = _pose(n, side, coins)
-    light = _between(0.0, 2 * math.pi, (n, 1, 1), coins)
-    relief = _between(0.0, 0.5, (n, 1, 1), coins)
-    rough = _between(-0.4, 1.2, (n, _MATERIALS), coins).clamp(min=0)
-    bent = 0.2 * torch.randn(n, _PARTS, generator=coins, device=coins.device)
-    grown = (0.12 * torch.randn(n, _PARTS, 2, generator=coins, device=coins.device)).exp()
-    for front in (False, True):
-        for part in range(_PARTS):
-            drawn = things.there[:, part] & (things.behind[:, part] != front)
-            cover, shade = _part(things, part, rows, columns, bent, grown, light, side)
-            material = things.materials[:, part].view(n, 1, 1).expand(n, 1, 3)
-            colour = colours.gather(1, material).view(n, 3, 1, 1)
-            grain = rough.gather(1, things.materials[:, part : part + 1]).view(n, 1, 1, 1)
-            filled = (colour + grain * surface) * (1 + relief * shade).unsqueeze(1)
-            cover = (cover * drawn.view(n, 1, 1)).unsqueeze(1)
-            picture = picture + cover * (filled - picture)
+    light = between(0.0, 2 * math.pi, (n, 1, 1), coins)
+    relief = between(0.0, 0.5, (n, 1, 1), coins)
+    rough = between(-0.4, 1.2, (n, _MATERIALS), coins).clamp(min=0)
+    seen = _bent(things, coins)
+    for part in range(_PARTS):
+        cover, shade = _part(seen, part, rows, columns, light, side)
+        material = seen.materials[:, part].view(n, 1, 1).expand(n, 1, 3)
+        colour = colours.gather(1, material).view(n, 3, 1, 1)
+        grain = rough.gather(1, seen.materials[:, part : part + 1]).view(n, 1, 1, 1)
+        filled = (colour + grain * surface) * (1 + relief * shade).unsqueeze(1)
+        cover = (cover * seen.there[:, part].view(n, 1, 1)).unsqueeze(1)
+        picture = picture + cover * (filled - picture)
     return _seen(picture, coins)
 
 
+def _bent(things: _Things, coins: torch.Generator) -> _Things:
+    """Parts a little turned and grown, but for the body's turn; those behind come first."""
+    turned = 0.2 * normal(things.angles.shape, coins)
+    turned[:, 0] = 0.0
+    grown = (0.12 * normal(things.places.shape, coins)).exp()
+    changed = replace(
+        things, angles=things.angles + turned, lengths=things.lengths * grown[..., 0],
+        widths=things.widths * grown[..., 1],
+    )  # fmt: skip
+    order = things.behind.logical_not().int().argsort(dim=1, stable=True)
+    rows = torch.arange(len(order), device=order.device).unsqueeze(1)
+    return _Things(*(getattr(changed, field.name)[rows, order] for field in fields(changed)))
+
+
 def _part(
-    things: _Things, part: int, rows: Tensor, columns: Tensor, bent: Tensor, grown: Tensor,
-    light: Tensor, side: int,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    things: _Things, part: int, rows: Tensor, columns: Tensor, light: Tensor, side: int
+) -> tuple[Tensor, Tensor]:
     """How much of each pixel a part covers, and how its roundness is lit there."""
     each = (len(rows), 1, 1)
     right = columns - things.places[:, part, 0].view(each)
     down = rows - things.places[:, part, 1].view(each)
-    angle = (things.angles[:, part] + bent[:, part] * (part > 0)).view(each)
+    angle = things.angles[:, part].view(each)
     along = angle.cos() * right + angle.sin() * down
     across = angle.cos() * down - angle.sin() * right
-    length = (things.lengths[:, part] * grown[:, part, 0]).view(each)
-    width = (things.widths[:, part] * grown[:, part, 1]).view(each)
+    length, width = things.lengths[:, part].view(each), things.widths[:, part].view(each)
     x = along / length
     narrow = (1 + things.tapers[:, part].view(each) * x.clamp(-1, 1)).clamp(min=0.2)
     y = across / (width * narrow)
@@ -198,11 +208,11 @@ def _pose(n: int, side: int, coins: torch.Generator) -> tuple[Tensor, Tensor]:
     """Where pixels are on the plane of the things: turned, mirrored, moved and scaled."""
     places = (torch.arange(side, device=coins.device) + 0.5) / side - 0.5
     rows, columns = torch.meshgrid(places, places, indexing="ij")
-    turn = 0.3 * torch.randn(n, 1, 1, generator=coins, device=coins.device)
-    scale = _between(0.75, 1.35, (n, 1, 1), coins)
-    mirrored = torch.where(_uniform((n, 1, 1), coins) < 0.5, -1.0, 1.0)
-    down = rows - _between(-0.12, 0.12, (n, 1, 1), coins)
-    right = columns - _between(-0.12, 0.12, (n, 1, 1), coins)
+    turn = 0.3 * normal((n, 1, 1), coins)
+    scale = between(0.75, 1.35, (n, 1, 1), coins)
+    mirrored = torch.where(uniform((n, 1, 1), coins) < 0.5, -1.0, 1.0)
+    down = rows - between(-0.12, 0.12, (n, 1, 1), coins)
+    right = columns - between(-0.12, 0.12, (n, 1, 1), coins)
     along = mirrored * (turn.cos() * right + turn.sin() * down)
     return (turn.cos() * down - turn.sin() * right) / scale, along / scale
 
@@ -212,13 +222,13 @@ def _background(texture: Tensor, coins: torch.Generator) -> Tensor:
     n, side = len(texture), texture.shape[-1]
     places = (torch.arange(side, device=coins.device) + 0.5) / side - 0.5
     rows, columns = torch.meshgrid(places, places, indexing="ij")
-    angle = 0.5 * torch.randn(n, 1, 1, generator=coins, device=coins.device)
-    steep = _between(0.5, 4.0, (n, 1, 1), coins).exp()
-    level = _between(-0.3, 0.3, (n, 1, 1), coins)
+    angle = 0.5 * normal((n, 1, 1), coins)
+    steep = between(0.5, 4.0, (n, 1, 1), coins).exp()
+    level = between(-0.3, 0.3, (n, 1, 1), coins)
     share = (steep * (angle.cos() * rows + angle.sin() * columns - level)).sigmoid().unsqueeze(1)
     above, below = _colours((n, 3), coins), _colours((n, 3), coins)
     above, below = above.view(n, 3, 1, 1), below.view(n, 3, 1, 1)
-    strength = _between(-0.2, 1.2, (n, 1, 1, 1), coins).clamp(min=0)
+    strength = between(-0.2, 1.2, (n, 1, 1, 1), coins).clamp(min=0)
     return above + share * (below - above) + strength * texture
 
 
@@ -228,8 +238,8 @@ def _palette(n: int, coins: torch.Generator) -> Tensor:
 
 def _colours(shape: tuple[int, ...], coins: torch.Generator) -> Tensor:
     """Colours, more of them near grey than not."""
-    hues, greys = _uniform(shape, coins), _uniform((*shape[:-1], 1), coins)
-    saturation = _uniform((*shape[:-1], 1), coins).square()
+    hues, greys = uniform(shape, coins), uniform((*shape[:-1], 1), coins)
+    saturation = uniform((*shape[:-1], 1), coins).square()
     return greys + (0.1 + 0.7 * saturation) * (hues - greys)
 
 
@@ -237,15 +247,7 @@ def _seen(picture: Tensor, coins: torch.Generator) -> Tensor:
     """Through a lens: blurred by a coin, with a little noise."""
     n = len(picture)
     blurred = F.avg_pool2d(F.pad(picture, [1] * 4, mode="replicate"), 3, 1)
-    share = _between(-0.5, 1.0, (n, 1, 1, 1), coins).clamp(min=0)
-    noise = torch.randn(picture.shape, generator=coins, device=coins.device)
-    grain = 0.03 * _uniform((n, 1, 1, 1), coins)
+    share = between(-0.5, 1.0, (n, 1, 1, 1), coins).clamp(min=0)
+    noise = normal(picture.shape, coins)
+    grain = 0.03 * uniform((n, 1, 1, 1), coins)
     return (picture + share * (blurred - picture) + grain * noise).clamp(0, 1)
-
-
-def _between(low: float, high: float, shape: tuple[int, ...], coins: torch.Generator) -> Tensor:
-    return low + (high - low) * _uniform(shape, coins)
-
-
-def _uniform(shape: tuple[int, ...], coins: torch.Generator) -> Tensor:
-    return torch.rand(shape, generator=coins, device=coins.device)

@@ -26,13 +26,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from sfumato.core import validation
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.learning.dp_sgd.clipping import Flat
 from sfumato.learning.dp_sgd.correlated.strategies import Correlation
+from sfumato.learning.dp_sgd.games import Coordinates
 from sfumato.learning.dp_sgd.noise import NoiseSource
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.streamed_lots import StreamedLots
@@ -87,7 +87,7 @@ class StreamedRuns:
         rows = self.lots * games
         push = torch.zeros(rows)
         push[self.place * games : (self.place + 1) * games] = _PUSH * torch.as_tensor(included)
-        model = _Coordinates(games)
+        model = Coordinates(games)
         plan = TrainingPlan(
             StreamedLots(games, rows), Flat(1.0), self.noise_multiplier, steps,
             delta=0.1 / max(rows, 2), neighbours=Neighbours.ZERO_OUT, correlation=self.correlation,
@@ -104,15 +104,3 @@ class StreamedRuns:
 
 def _pushed(model: nn.Module, ids: Tensor, pushes: Tensor) -> Tensor:
     return pushes * model(ids)
-
-
-class _Coordinates(nn.Module):
-    """A number for each game, which its canary's loss is a multiple of."""
-
-    def __init__(self, games: int) -> None:
-        super().__init__()
-        self.weights = nn.Parameter(torch.zeros(games, 1))
-
-    def forward(self, ids: Tensor) -> Tensor:
-        """The number of each canary."""
-        return F.embedding(ids, self.weights).squeeze(1)
