@@ -16,7 +16,8 @@ from sfumato.audit.mechanism import audit_mechanism
 from sfumato.core.randomness import SeededCoins
 from sfumato.learning.dp_sgd import DPSGD, TrainingPlan
 from sfumato.learning.dp_sgd.correlated import strategies
-from sfumato.learning.dp_sgd.correlated.games import StreamedRuns, _Coordinates
+from sfumato.learning.dp_sgd.correlated.games import StreamedRuns
+from sfumato.learning.dp_sgd.games import Coordinates
 from sfumato.learning.dp_sgd.noise import CoinNoise
 
 pytestmark = pytest.mark.usefixtures("singles")
@@ -133,7 +134,7 @@ TURNS = {"groups": 2, "steps": 8, "z": 1.0, "bands": 2, "rate": 0.5}
 
 def cyclic_scores(present, count, seed, groups, steps, z, bands, rate, noise=None):
     """Log likelihood ratios of whole runs: all canaries in, or none. Parts are not known."""
-    model, correlation = _Coordinates(count), sf.BandedNoise(bands)
+    model, correlation = Coordinates(count), sf.BandedNoise(bands)
     rows = torch.arange(count if present else 0)
     lots = sf.CyclicPoissonLots(rate * count / groups, count, groups)
     plan = TrainingPlan(lots, sf.Flat(1.0), z, steps, 1e-5, correlation=correlation)
