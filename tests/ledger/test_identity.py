@@ -46,6 +46,19 @@ def test_a_copy_under_another_name_is_refused(census):
     assert (found.found, found.same_as) == ("first seen", ("census",))
 
 
+def test_a_second_name_that_was_allowed_locks_no_one_out(census):
+    census.identify("census", "f1", "people.csv")
+    census.identify("copy", "f1", "renamed.csv", same_data_ok=True)
+    for name in ("census", "copy", "census"):
+        census.refuse_copies(name, "f1", "people.csv")
+        found = census.identify(name, "f1", "people.csv")
+        assert found.found == "same"
+        assert found.same_as == ("copy" if name == "census" else "census",)
+    census.create("third", Budget(1.0))
+    with pytest.raises(LedgerError, match="also that of 'census', 'copy'"):
+        census.identify("third", "f1", "people.csv")
+
+
 def test_also_a_copy_of_what_the_data_once_was(census):
     census.identify("census", "f1", "people.csv")
     with pytest.warns(DataChangedWarning):

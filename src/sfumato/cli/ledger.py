@@ -215,6 +215,38 @@ def grant(
     console().print(f"{analyst} may spend epsilon {epsilon:g}, delta {delta:g} of {name}")
 
 
+@app.command("add-table")
+def add_table(
+    name: Name,
+    table: Annotated[str, typer.Argument(help="What the table is called in the dataset.")],
+    unit: Annotated[
+        str | None, typer.Option(help="The column that tells whose a row is in this table.")
+    ] = None,
+    each_row: Annotated[
+        bool, typer.Option("--each-row", help="Each row is a unit: there is no such column.")
+    ] = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Add a table to a dataset whose units are the same people, told apart by its own column.
+
+    The first table is taken from the first question. A value of the column must name the person
+    that it names in the other tables: nothing can check that. Before anything was charged, the
+    command also corrects a column.
+
+    Example: sfumato ledger add-table hospital visits --unit patient_id
+    """
+    if (unit is None) != each_row:
+        raise ValueError("give either --unit COLUMN, or --each-row where every row is a unit")
+    with _open(url) as ledger:
+        added = ledger.add_table(name, table, unit)
+        status = ledger.status(name, declared=False)
+    if as_json:
+        print_json(status.to_dict())
+        return
+    console().print(f"{name}: table {added.name}, {_units(added.unit_column)}", markup=False)
+
+
 @app.command()
 def preview(
     name: Name,
@@ -297,14 +329,22 @@ def _left(value: float) -> str:
 
 def _what(entry: Entry) -> str:
     data = entry.data
+    if entry.kind == "resume" and "run" in data:
+        return f"of entry {data['reserve']}: turn {data['turn']} of run {data['run']}"
     if entry.kind in ("commit", "failed", "refund", "resume"):
         return f"of entry {data['reserve']}"
+    if entry.kind == "table":
+        return f"{data['table']}: {_units(data['unit_column'])}"
     if entry.kind == "cap":
         return f"epsilon {data['budget']['epsilon']:g}"
     if entry.kind == "open":
         return data["description"]
     kind = f"{len(data['events'])} events" if entry.kind == "plan" else data["event"]["kind"]
     return f"{kind}: {data['label']}" if data["label"] else kind
+
+
+def _units(column: str | None) -> str:
+    return "each row is a unit" if column is None else f"units by column {column}"
 
 
 def _overview(found: list[Status]) -> Table:
@@ -347,9 +387,15 @@ def _notes(status: Status) -> list[str]:
         f"{status.releases:,} releases, {status.entries:,} entries; delta {status.opaque_left:.4g} "
         "left for opaque releases.",
     ]
+    if status.tables:
+        listed = "; ".join(f"{one.name} ({_units(one.unit_column)})" for one in status.tables)
+        lines.append(f"Tables: {listed}.")
     if status.declared is not None:
         epsilon = number(status.declared.epsilon)
         lines.append(f"If all of it had been declared in advance: epsilon {epsilon}.")
+    for cap in status.caps:
+        if cap.active and cap.reserved_before:
+            lines.append(f"{cap.name[0].upper()}{cap.name[1:]}: {cap.before}.")
     if status.open:
         numbers = ", ".join(str(one.sequence) for one in status.open)
         lines.append(f"Reserved without an answer, and charged: entries {numbers}.")

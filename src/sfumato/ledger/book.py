@@ -35,7 +35,7 @@ class Book:
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self.database = database
-        self._clock = clock
+        self.clock = clock
         self._seen: dict[str, int] = {}
         self._seen_lock = threading.Lock()
         self._known: dict[str, State] = {}
@@ -43,7 +43,7 @@ class Book:
 
     def now(self) -> str:
         """The time as entries hold it."""
-        return moment("clock", self._clock())
+        return moment("clock", self.clock())
 
     @contextmanager
     def changing(self, name: str) -> Generator[tuple[Transaction, State]]:

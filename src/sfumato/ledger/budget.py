@@ -12,7 +12,7 @@ from sfumato.ledger import amounts
 
 __all__ = ["Budget"]
 
-_LARGEST_EPSILON = 1e6
+MOST_EPSILON = 1e6
 _SMALLEST_DELTA = 1e-15
 
 
@@ -39,8 +39,8 @@ class Budget:
 
     def __post_init__(self) -> None:
         epsilon = validation.positive("epsilon", self.epsilon)
-        if not 1e-9 <= epsilon <= _LARGEST_EPSILON:
-            validation.fail("epsilon", f"between 1e-09 and {_LARGEST_EPSILON:g}", self.epsilon)
+        if not 1e-9 <= epsilon <= MOST_EPSILON:
+            validation.fail("epsilon", f"between 1e-09 and {MOST_EPSILON:g}", self.epsilon)
         delta = validation.delta("delta", self.delta)
         if 0 < delta < _SMALLEST_DELTA:
             validation.fail("delta", f"0 or at least {_SMALLEST_DELTA:g}", self.delta)

@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import bindparam, select
 
 from sfumato.core import validation
+from sfumato.ledger import store
 from sfumato.ledger.errors import DataChangedWarning, LedgerError
 from sfumato.ledger.schema import identities, meta
 from sfumato.ledger.transaction import Transaction
@@ -27,15 +28,26 @@ _OTHERS = (
     .where(_I.c.fingerprint == bindparam("hashed_"), _I.c.dataset != bindparam("name_"))
     .distinct()
 )
+_HAD = select(_I.c.number).where(
+    _I.c.fingerprint == bindparam("hashed_"), _I.c.dataset == bindparam("name_")
+)
 _LATEST = (
     select(_I.c.fingerprint, _I.c.source)
-    .where(_I.c.dataset == bindparam("name_"))
+    .where(_I.c.dataset == bindparam("name_"), _I.c.table_name == bindparam("table_"))
     .order_by(_I.c.number.desc())
     .limit(1)
 )
-_REMEMBER = _I.insert().values(
-    {column: bindparam(column) for column in ("dataset", "fingerprint", "source", "at")}
+_TABLES = (
+    select(_I.c.table_name)
+    .where(
+        _I.c.fingerprint == bindparam("hashed_"),
+        _I.c.dataset == bindparam("name_"),
+        _I.c.table_name != bindparam("table_"),
+    )
+    .distinct()
 )
+_COLUMNS = ("dataset", "fingerprint", "source", "at", "table_name")
+_REMEMBER = _I.insert().values({column: bindparam(column) for column in _COLUMNS})
 
 __all__ = ["Identity", "identify", "warn_if_changed"]
 
@@ -67,29 +79,45 @@ class Identity:
 
 
 def identify(
-    transaction: Transaction, name: str, fingerprint: str, source: str, same_data_ok: bool, at: str
+    transaction: Transaction,
+    name: str,
+    fingerprint: str,
+    source: str,
+    same_data_ok: bool,
+    at: str,
+    table: str = "",
 ) -> Identity:
     """Compares the data behind ``name`` with what was seen before, and remembers it.
 
+    Each table has a history of its own; ``table`` is empty for a dataset's first one.
+
     Raises:
-        LedgerError: if another dataset holds the same data: two names would mean two budgets.
+        LedgerError: if another dataset holds the same data: two names would mean two budgets; or
+            another table of this one, which may tell its units apart by another column.
     """
     hashed = _hashed(transaction, fingerprint)
     others = refuse_copies(transaction, name, fingerprint, source, same_data_ok)
-    before = _latest(transaction, name)
+    if not same_data_ok:
+        _refuse_copied_tables(transaction, name, table, hashed)
+    before = _latest(transaction, name, table)
     found = "first seen" if before is None else "same" if before[0] == hashed else "changed"
     if found != "same":
-        row = {"dataset": name, "fingerprint": hashed, "source": source, "at": at}
-        transaction.run(_REMEMBER, row)
+        row = (name, hashed, source, at, table)
+        transaction.run(_REMEMBER, dict(zip(_COLUMNS, row, strict=True)))
     return Identity(name, found, others, "" if before is None else before[1])
 
 
 def refuse_copies(
     transaction: Transaction, name: str, fingerprint: str, source: str, same_data_ok: bool
 ) -> tuple[str, ...]:
-    """The other datasets with the same data, which must be none unless ``same_data_ok``."""
-    others = _others(transaction, name, _hashed(transaction, fingerprint))
-    if others and not same_data_ok:
+    """The other datasets with the same data, which must be none unless ``same_data_ok``.
+
+    A dataset that was opened with this data before is no copy: it was the first, or its curator
+    said ``same_data_ok`` then. Another name that came later does not lock it out.
+    """
+    hashed = _hashed(transaction, fingerprint)
+    others = _others(transaction, name, hashed)
+    if others and not same_data_ok and not _had(transaction, name, hashed):
         listed = ", ".join(repr(other) for other in others)
         raise LedgerError(
             f"the data of {name!r} ({source}) is also that of {listed}: a copied or renamed file "
@@ -97,6 +125,16 @@ def refuse_copies(
             "(--same-data-ok) if two budgets on the same data are meant; their guarantees add up"
         )
     return others
+
+
+def _refuse_copied_tables(transaction: Transaction, name: str, table: str, hashed: str) -> None:
+    asked = {"hashed_": hashed, "name_": name, "table_": table}
+    for (other,) in transaction.all(_TABLES, asked):
+        raise LedgerError(
+            f"table {table or 'the first'!r} of {name!r} holds the data of its table "
+            f"{other or 'the first'!r}: one table has one name and one unit column. Open it by "
+            "that name, or say same_data_ok=True (--same-data-ok) if both are meant"
+        )
 
 
 def warn_if_changed(identity: Identity, source: str) -> None:
@@ -119,7 +157,8 @@ def _secret(transaction: Transaction) -> bytes:
     found = transaction.first(_SECRET, {})
     if found is None:
         raise LedgerError("the ledger lost its fingerprint secret: restore it from a backup")
-    return bytes.fromhex(found[0])
+    with store.readable("the data's fingerprints"):
+        return bytes.fromhex(found[0])
 
 
 def _others(transaction: Transaction, name: str, hashed: str) -> tuple[str, ...]:
@@ -127,6 +166,10 @@ def _others(transaction: Transaction, name: str, hashed: str) -> tuple[str, ...]
     return tuple(sorted(dataset for (dataset,) in rows))
 
 
-def _latest(transaction: Transaction, name: str) -> tuple[str, str] | None:
-    row = transaction.first(_LATEST, {"name_": name})
+def _had(transaction: Transaction, name: str, hashed: str) -> bool:
+    return transaction.first(_HAD, {"hashed_": hashed, "name_": name}) is not None
+
+
+def _latest(transaction: Transaction, name: str, table: str) -> tuple[str, str] | None:
+    row = transaction.first(_LATEST, {"name_": name, "table_": table})
     return None if row is None else (row[0], row[1])

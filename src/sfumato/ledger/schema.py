@@ -95,6 +95,7 @@ identities = Table(
     Column("fingerprint", String(64), nullable=False, index=True),
     Column("source", Text, nullable=False),
     Column("at", String(40), nullable=False),
+    Column("table_name", String(200), nullable=False, server_default=""),
 )
 
 _REFUSAL = "the entries of a ledger are never changed or deleted"
@@ -114,13 +115,24 @@ _POSTGRESQL_GUARDS = [
 
 
 def _first(connection: Connection) -> None:
+    """All tables as they are now; what older ones lack, the migrations after this one add."""
     metadata.create_all(connection)
     sqlite = connection.dialect.name == "sqlite"
     for statement in _SQLITE_GUARDS if sqlite else _POSTGRESQL_GUARDS:
         connection.exec_driver_sql(statement)
 
 
-_MIGRATIONS: list[Callable[[Connection], None]] = [_first]
+def _tables_of_datasets(connection: Connection) -> None:
+    """Version 2: entries about a dataset's tables, and whose table a fingerprint is of."""
+    column = identities.c.table_name
+    if column.name not in {one["name"] for one in inspect(connection).get_columns(identities.name)}:
+        connection.exec_driver_sql(
+            f"ALTER TABLE {identities.name} ADD COLUMN {column.name} VARCHAR(200) "
+            "NOT NULL DEFAULT ''"
+        )
+
+
+_MIGRATIONS: list[Callable[[Connection], None]] = [_first, _tables_of_datasets]
 """Number n brings a ledger from version n to n + 1."""
 
 VERSION = len(_MIGRATIONS)

@@ -132,7 +132,8 @@ class Cap:
     """A smaller budget inside a dataset's: for an analyst, for a period, or for both.
 
     It counts what is reserved after it was made, by its analyst (or by everyone, if None), from
-    ``starts`` until before ``ends``. A grant stands until another replaces it.
+    ``starts`` until before ``ends``, whenever that runs: see :mod:`~sfumato.ledger.caps`. A grant
+    stands until another replaces it.
     """
 
     number: int
