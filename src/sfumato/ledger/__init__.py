@@ -14,13 +14,20 @@ written down).
 
 from sfumato.ledger.budget import Budget
 from sfumato.ledger.entries import Entry, Head
-from sfumato.ledger.errors import BudgetExceeded, DataChangedWarning, LedgerError
+from sfumato.ledger.errors import (
+    BudgetExceeded,
+    DataChangedWarning,
+    LedgerError,
+    WentOnElsewhere,
+)
 from sfumato.ledger.identity import Identity
 from sfumato.ledger.ledger import Ledger
 from sfumato.ledger.plans import Plan
 from sfumato.ledger.spending import Spending
 from sfumato.ledger.status import Preview, Status
+from sfumato.ledger.tables import DatasetTable
 from sfumato.ledger.terms import Cap
+from sfumato.ledger.turns import Turn
 from sfumato.ledger.verify import Verification
 
 __all__ = [
@@ -28,6 +35,7 @@ __all__ = [
     "BudgetExceeded",
     "Cap",
     "DataChangedWarning",
+    "DatasetTable",
     "Entry",
     "Head",
     "Identity",
@@ -37,5 +45,7 @@ __all__ = [
     "Preview",
     "Spending",
     "Status",
+    "Turn",
     "Verification",
+    "WentOnElsewhere",
 ]

@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
-__all__ = ["AlreadyWritten", "BudgetExceeded", "DataChangedWarning", "LedgerError"]
+__all__ = [
+    "MISSHAPEN",
+    "AlreadyWritten",
+    "BudgetExceeded",
+    "DataChangedWarning",
+    "LedgerError",
+    "WentOnElsewhere",
+]
+
+MISSHAPEN = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What reading may raise where something else was written over what the ledger wrote."""
 
 
 class LedgerError(ValueError):
@@ -11,6 +29,10 @@ class LedgerError(ValueError):
 
 class AlreadyWritten(LedgerError):  # noqa: N818 - a fact, for the caller to put into words
     """What a dataset holds only once (a reservation's end, a key) is there already."""
+
+
+class WentOnElsewhere(LedgerError):  # noqa: N818 - a fact about a run
+    """The run's folder is a copy, or an older state, of one that took a turn since."""
 
 
 class BudgetExceeded(LedgerError):  # noqa: N818 - the name users read

@@ -21,14 +21,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from sfumato.accounting.account import as_event
 from sfumato.core import validation
 from sfumato.core.events import Event
 from sfumato.core.events.composites import ComposedEvent
 from sfumato.core.neighbours import Neighbours
-from sfumato.ledger import caps, identity, plans, report, store
+from sfumato.ledger import caps, identity, plans, report, store, tables
 from sfumato.ledger.book import Book, utc_now
 from sfumato.ledger.budget import Budget
 from sfumato.ledger.database import Database
@@ -41,13 +41,16 @@ from sfumato.ledger.spending import (
     Spending,
     admit,
     cost_of,
+    require_open,
     reserve_quickly,
     take_up,
 )
 from sfumato.ledger.state import State
 from sfumato.ledger.status import Preview, Status
+from sfumato.ledger.tables import DatasetTable
 from sfumato.ledger.terms import Cap, Terms, checked_name
 from sfumato.ledger.transaction import Transaction
+from sfumato.ledger.turns import Turn, held_turn, take_turn, went_on_elsewhere
 from sfumato.ledger.verify import Verification, examine, gather
 
 __all__ = ["Ledger"]
@@ -55,6 +58,9 @@ __all__ = ["Ledger"]
 
 class Ledger:
     """Budgets in a database, for one process or many.
+
+    Copied, as scikit-learn's ``clone`` does with an estimator's parameters, it is the same one: a
+    budget has no second copy. Pickled, it is its address, which is opened again.
 
     Args:
         url: a path, ``sqlite:///privacy.db`` or ``postgresql://user@host/name``.
@@ -77,6 +83,23 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"Ledger({self._database.place.shown!r})"
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> Any:
+        place = self._database.place
+        if place.url.password:
+            raise TypeError(
+                f"{self!r} has a password and cannot be pickled: keep the password in ~/.pgpass, "
+                "and open the ledger without it"
+            )
+        if self._book.clock is not utc_now:
+            raise TypeError(f"{self!r} has a clock of its own and cannot be pickled: leave it out")
+        return _reopened, (place.address, place.timeout)
 
     def close(self) -> None:
         """Closes its connections; used again, the ledger opens new ones."""
@@ -134,6 +157,56 @@ class Ledger:
                 self._terms[name] = state.terms
         return self._terms[name]
 
+    # --- tables ---------------------------------------------------------------------------------
+
+    def open_table(
+        self, name: str, unit_column: str | None, *, table: str = "", called: str = ""
+    ) -> DatasetTable:
+        """Presents the column by which a table's units are told apart; the first time, pins it.
+
+        Whatever reads a table and charges this dataset for it calls this first. Presented again,
+        the same column writes nothing.
+
+        Args:
+            name: the dataset.
+            unit_column: whose values are the units; None if each row is one.
+            table: which table of the dataset; needed if it holds several.
+            called: what the data is called, such as a file's name without its ending: where no
+                ``table`` is given, the table of that name if there is one.
+
+        Raises:
+            LedgerError: for another column than the pinned one, or a table that was not added.
+        """
+        column = tables.checked_column(unit_column)
+        with self._book.reading(name) as (transaction, state):
+            found = tables.load(transaction, name)
+            which = tables.resolve(found, name, table, called)
+            if which in found:
+                tables.require_same(name, state.terms.unit, found[which], column)
+                return found[which]
+        with self._book.changing(name) as (transaction, state):
+            found = tables.load(transaction, name)
+            which = tables.resolve(found, name, table, called)
+            return tables.pin(transaction, state, found, which, column, self._book.now())
+
+    def add_table(self, name: str, table: str, unit_column: str | None) -> DatasetTable:
+        """Adds a table to a dataset whose units are the same, told apart by a column of its own.
+
+        For the curator, who states that a value of ``unit_column`` names the unit that it names in
+        the dataset's other tables. Before anything was charged, it also corrects a column.
+
+        Raises:
+            LedgerError: if the table is there with another column, and something was charged.
+        """
+        which, column = checked_name("table", table), tables.checked_column(unit_column)
+        with self._book.changing(name) as (transaction, state):
+            return tables.add_table(transaction, state, which, column, self._book.now())
+
+    def tables(self, name: str) -> list[DatasetTable]:
+        """The tables of a dataset, with the unit column of each."""
+        with self._book.reading(name) as (transaction, _):
+            return list(tables.load(transaction, name).values())
+
     # --- spending -------------------------------------------------------------------------------
 
     def spend(
@@ -146,8 +219,13 @@ class Ledger:
         request: Any = None,
         label: str = "",
         plan: Plan | None = None,
+        turn: Turn | None = None,
     ) -> Spending:
         """Reserves an event's cost. When this returns, the charge is on disk.
+
+        The event speaks of a unit, and no table is looked at: the caller vouches that the release
+        protects the units that the dataset's tables have (:meth:`tables`), told apart by the same
+        columns. Queries and training present theirs by :meth:`open_table`.
 
         Args:
             name: the dataset.
@@ -157,23 +235,28 @@ class Ledger:
             request: what was asked, JSON; a key may not be used again for something else.
             label: for readers.
             plan: draw the event from this plan, which has paid for it.
+            turn: of the run that the release is a part of: taken together with the charge, or
+                neither is.
 
         Returns:
             The open reservation: a context manager. ``commit`` the answer before it is shown.
 
         Raises:
             BudgetExceeded: refused. Nothing was written, and a smaller request may pass.
+            WentOnElsewhere: if the turn is another one's. Nothing was written.
         """
         number = None if plan is None else _number(plan, name)
         who, once = _optional("analyst", analyst), _optional("key", key)
         asked = Request.make(event, who, once, request, str(label), number)
         cost_of(event, self.terms(name))  # worked out and kept before the lock is taken
-        quick = None if plan or key else reserve_quickly(self._book, name, asked)
+        quick = None if plan or key or turn else reserve_quickly(self._book, name, asked)
         if quick is not None:
             return quick
         with self._book.changing(name) as (transaction, state):
             answered = self._answered(transaction, state, asked) if key else None
             if answered is not None:
+                if turn is not None:  # who takes a new turn wants a new release
+                    raise went_on_elsewhere(name, turn.run, turn.number)
                 return answered
             at = self._book.now()
             if plan is None:
@@ -183,6 +266,8 @@ class Ledger:
                 cost, numbers = plans.draw(transaction, state, asked, at), []
                 scopes = state.scopes(who, at)
             entry = store.append(transaction, state, "reserve", asked.payload(at, cost, numbers))
+            if turn is not None:
+                take_turn(transaction, state, turn, entry.sequence, at)
         return Spending(self._book, asked, name, entry.sequence, scopes, cost)
 
     def _answered(self, transaction: Transaction, state: State, asked: Request) -> Spending | None:
@@ -207,8 +292,8 @@ class Ledger:
         answer = (True, end.data["answer"])
         return Spending(self._book, asked, name, entry.sequence, scopes, nothing, answer)
 
-    def resume(self, name: str, number: int, event: Event, *, turn: int) -> Spending:
-        """Takes up a reservation that an earlier process left open, at no further charge.
+    def resume(self, name: str, number: int, event: Event, *, turn: int | Turn) -> Spending:
+        """Takes a run's next turn within an open reservation, at no further charge.
 
         For long releases that survive their process, such as a training run with checkpoints. Each
         turn is accepted once, so that a copy of the run cannot be taken up beside it.
@@ -217,12 +302,37 @@ class Ledger:
             name: the dataset.
             number: the reservation's entry.
             event: what was reserved.
-            turn: how often it has been taken up now: 1, 2, ...
+            turn: the next one of the run (:mod:`~sfumato.ledger.turns`). A number alone, 1, 2, ...,
+                is accepted once as well; but who counts by himself must see to it that a copy of
+                his counter, refused once, does not count on: compare with :meth:`history` first.
 
         Raises:
-            LedgerError: if there is no such open reservation, or the turn was taken before.
+            WentOnElsewhere: if the turn is another one's.
+            LedgerError: if there is no such open reservation.
         """
-        return take_up(self._book, name, number, event, validation.count("turn", turn))
+        if not isinstance(turn, Turn):
+            turn = validation.count("turn", turn)
+        return take_up(self._book, name, number, event, turn)
+
+    def turn(self, name: str, run: str, number: int) -> Turn | None:
+        """A turn of a run, if it was taken."""
+        with self._book.reading(name) as (transaction, _):
+            return held_turn(transaction, name, run, number)
+
+    def require_open(self, name: str, number: int, event: Event) -> None:
+        """Raises unless entry ``number`` is a reservation of ``event`` that has no end yet."""
+        with self._book.reading(name) as (transaction, _):
+            require_open(transaction, name, number, event)
+
+    def end(self, name: str, number: int) -> Entry | None:
+        """The entry by which a reservation ended, if it did."""
+        with self._book.reading(name) as (transaction, _):
+            return store.entry_marked(transaction, name, f"end:{number}")
+
+    def reservation(self, name: str, key: str) -> Entry | None:
+        """The reservation that was made with this key, if there is one."""
+        with self._book.reading(name) as (transaction, _):
+            return store.entry_marked(transaction, name, f"key:{key}")
 
     def declare(
         self,
@@ -272,7 +382,11 @@ class Ledger:
         ends: datetime | None = None,
         label: str = "",
     ) -> Cap:
-        """A cap on what is spent from ``starts`` until before ``ends``, by one or by everyone."""
+        """A cap on what is reserved from ``starts`` until before ``ends``, by one or by everyone.
+
+        A release counts when it is reserved: one that was reserved before ``starts`` and goes on
+        afterwards does not.
+        """
         who = None if analyst is None else checked_name("analyst", analyst)
         with self._book.changing(name) as (transaction, state):
             now = self._book.now()
@@ -293,7 +407,7 @@ class Ledger:
 
         Args:
             name: the dataset.
-            budget_per_period: what one period may spend.
+            budget_per_period: what may be reserved in one period.
             first: when the first starts; without a time zone, UTC.
             every: "day", "week", "month" or a timedelta.
             periods: how many.
@@ -328,7 +442,8 @@ class Ledger:
         with self._book.reading(name) as (transaction, state):
             store.load_caps(transaction, state, analyst or None)
             entries = store.read_entries(transaction, name)
-        return report.status(state, entries, analyst, self._book.now(), declared)
+        with store.readable(name):
+            return report.status(state, entries, analyst, self._book.now(), declared)
 
     def history(self, name: str) -> list[Entry]:
         """Every entry of a dataset, oldest first."""
@@ -337,7 +452,9 @@ class Ledger:
 
     def readings(self, name: str) -> list[report.Reading]:
         """The odometer after every entry that moved it, oldest first."""
-        return report.readings(self.terms(name), self.history(name))
+        terms, entries = self.terms(name), self.history(name)
+        with store.readable(name):
+            return report.readings(terms, entries)
 
     def head(self, name: str) -> Head:
         """The last entry's number and hash: keep it elsewhere, and verify against it later."""
@@ -358,9 +475,17 @@ class Ledger:
         return examine(found, head, seen)  # afterwards: while one reads a file, no one can commit
 
     def identify(
-        self, name: str, fingerprint: str, source: str, *, same_data_ok: bool = False
+        self,
+        name: str,
+        fingerprint: str,
+        source: str,
+        *,
+        same_data_ok: bool = False,
+        table: str = "",
     ) -> Identity:
         """Compares the data's fingerprint with those seen before, and remembers it.
+
+        Each table of a dataset is compared with itself; without ``table`` it is the first one.
 
         For the curator: what it returns depends on the data. Warns with
         :class:`DataChangedWarning` if the data changed since; the budget goes on.
@@ -369,8 +494,10 @@ class Ledger:
             LedgerError: if another dataset holds the same data, unless ``same_data_ok``.
         """
         with self._book.changing(name) as (transaction, _):
+            held = tables.load(transaction, name)
+            which = "" if table in [*held][:1] else table
             found = identity.identify(
-                transaction, name, fingerprint, str(source), same_data_ok, self._book.now()
+                transaction, name, fingerprint, str(source), same_data_ok, self._book.now(), which
             )
         identity.warn_if_changed(found, str(source))
         return found
@@ -381,6 +508,11 @@ class Ledger:
         """As :meth:`identify`, before the dataset is opened: a refused copy leaves no trace."""
         with self._book.database.reading() as transaction:
             identity.refuse_copies(transaction, name, fingerprint, str(source), same_data_ok)
+
+
+def _reopened(address: str, timeout: float) -> Ledger:
+    """One that was pickled; it must be there."""
+    return Ledger(address, create=False, timeout=timeout)
 
 
 def _events(events: Sequence[Event]) -> Sequence[Event]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from sqlalchemy import BindParameter, bindparam, func, or_, select
@@ -11,7 +13,7 @@ from sqlalchemy import BindParameter, bindparam, func, or_, select
 from sfumato.ledger import schema
 from sfumato.ledger.amounts import Vector
 from sfumato.ledger.entries import Entry, canonical, entry_hash, mark_of
-from sfumato.ledger.errors import LedgerError
+from sfumato.ledger.errors import MISSHAPEN, LedgerError
 from sfumato.ledger.state import Held, State
 from sfumato.ledger.terms import Cap, Terms
 from sfumato.ledger.transaction import Row, Transaction
@@ -32,7 +34,9 @@ __all__ = [
     "names",
     "nothing",
     "open_dataset",
+    "raw_entries",
     "read_entries",
+    "readable",
     "state_of",
 ]
 
@@ -109,8 +113,42 @@ def cached_row(transaction: Transaction, name: str) -> Row | None:
 def state_of(row: Row) -> State:
     """The state that a dataset's row holds."""
     name, terms, sequence, head, spent, cap_count = row
-    vector = Vector.from_list(json.loads(spent))
-    return State(Terms.parse(name, terms), vector, sequence, head, cap_count=cap_count)
+    with readable(name):
+        state = State(Terms.parse(name, terms), _vector(spent), sequence, head, cap_count=cap_count)
+        _require_shape(state, state.spent)
+        _require(isinstance(sequence, int) and isinstance(cap_count, int), "a number is none")
+    return state
+
+
+@contextlib.contextmanager
+def readable(name: str) -> Generator[None]:
+    """Says in plain words that what is stored of a dataset is not what a ledger writes."""
+    try:
+        yield
+    except LedgerError:
+        raise
+    except MISSHAPEN as error:
+        said = f"{type(error).__name__}: {error}"
+        raise LedgerError(
+            f"what the ledger holds of {name!r} cannot be read ({said}): its file is damaged, or "
+            "someone changed it. Nothing was spent; verify it, and restore it from a backup"
+        ) from error
+
+
+def _vector(text: str) -> Vector:
+    numbers = json.loads(text)
+    _require(all(type(number) is int for number in numbers), "a total is no whole number")
+    return Vector.from_list(numbers)
+
+
+def _require(right: bool, wrong: str) -> None:
+    if not right:
+        raise ValueError(wrong)
+
+
+def _require_shape(state: State, spent: Vector) -> None:
+    limits = len(state.terms.gate.limits)
+    _require(len(spent.orders) == limits, f"{limits} totals were due, got {len(spent.orders)}")
 
 
 def _refuse_orphans(transaction: Transaction, name: str) -> None:
@@ -139,9 +177,11 @@ def load_caps(transaction: Transaction, state: State, analyst: str | None = None
         return
     asked = {"name_": state.terms.dataset, "analyst_": analyst}
     rows = transaction.all(_ALL_CAPS if analyst is None else _CAPS, asked)
-    for _, number, _, terms, spent in rows:
-        cap = Cap.from_payload(number, json.loads(terms), state.terms.gate.orders)
-        state.caps[number] = Held(cap, Vector.from_list(json.loads(spent)))
+    with readable(state.terms.dataset):
+        for _, number, _, terms, spent in rows:
+            cap = Cap.from_payload(number, json.loads(terms), state.terms.gate.orders)
+            state.caps[number] = Held(cap, _vector(spent))
+            _require_shape(state, state.caps[number].spent)
 
 
 def load_plan(transaction: Transaction, state: State, plan: int) -> None:
@@ -149,6 +189,8 @@ def load_plan(transaction: Transaction, state: State, plan: int) -> None:
     found = transaction.first(_PLAN, {"name_": state.terms.dataset, "plan_": plan})
     if found is None:
         raise LedgerError(f"dataset {state.terms.dataset!r} has no plan {plan}: declare it first")
+    with readable(state.terms.dataset):
+        _require(isinstance(found[0], int) and found[0] >= 0, "a plan's place is no number")
     state.plans[plan] = found[0]
 
 
@@ -249,20 +291,39 @@ def _write_plans(transaction: Transaction, state: State) -> None:
 
 
 def read_entries(transaction: Transaction, name: str) -> list[Entry]:
-    """All entries of a dataset, in the order of their numbers."""
+    """All entries of a dataset, in the order of their numbers.
+
+    Raises:
+        LedgerError: if one is not as it was written.
+    """
+    return [_entry(name, row) for row in transaction.all(_ENTRIES, {"name_": name})]
+
+
+def raw_entries(transaction: Transaction, name: str) -> list[Entry]:
+    """As they are, for whoever verifies them."""
     return [Entry(*row) for row in transaction.all(_ENTRIES, {"name_": name})]
+
+
+def _entry(name: str, row: Row) -> Entry:
+    entry = Entry(*row)
+    with readable(name):
+        wanted = entry_hash(name, entry.sequence, entry.kind, entry.payload, entry.previous)
+        _require(hmac.compare_digest(wanted, entry.hash), f"entry {entry.sequence} was changed")
+        marked = mark_of(entry.kind, entry.data) == entry.mark
+        _require(marked, f"entry {entry.sequence} has another's mark")
+    return entry
 
 
 def entry_marked(transaction: Transaction, name: str, mark: str) -> Entry | None:
     """The one entry with this mark, if there is one."""
     row = transaction.first(_MARKED, {"name_": name, "mark_": mark})
-    return None if row is None else Entry(*row)
+    return None if row is None else _entry(name, row)
 
 
 def entry_numbered(transaction: Transaction, name: str, sequence: int) -> Entry | None:
     """The entry with this number, if there is one."""
     row = transaction.first(_NUMBERED, {"name_": name, "sequence_": sequence})
-    return None if row is None else Entry(*row)
+    return None if row is None else _entry(name, row)
 
 
 def all_caps(transaction: Transaction, name: str) -> dict[int, Row]:
