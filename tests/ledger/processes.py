@@ -13,7 +13,7 @@ import time
 import traceback
 
 from sfumato.core.events import LaplaceEvent
-from sfumato.ledger import Budget, BudgetExceeded, Ledger, store
+from sfumato.ledger import Budget, BudgetExceeded, Ledger, LedgerError, store
 
 TENTH = LaplaceEvent(10.0)
 
@@ -199,7 +199,32 @@ def same_key(url, processes):
         print(json.dumps(report.read().split()))
 
 
+def columns(url, processes):
+    """All processes open one table at once, each by a column of its own; each tells what it got."""
+    ledger = Ledger(url)
+    ledger.create("census", Budget(2.0))
+    start_read, start_write = os.pipe()
+    report_read, report_write = os.pipe()
+
+    def work(column):
+        os.close(start_write)
+        os.read(start_read, 1)  # returns for all of them when the parent closes its end
+        try:
+            answer = ledger.open_table("census", column).unit_column
+        except LedgerError:
+            answer = "refused"
+        os.write(report_write, f"{answer}\n".encode())
+
+    children = [fork(lambda n=number: work(f"column_{n}")) for number in range(int(processes))]
+    os.close(start_read)
+    os.close(start_write)
+    wait_for(children)
+    os.close(report_write)
+    with os.fdopen(report_read) as report:
+        print(json.dumps(report.read().split()))
+
+
 if __name__ == "__main__":
     mode, *arguments = sys.argv[1:]
-    modes = {f.__name__: f for f in (crash, crash_at, die, race, watch, same_key)}
+    modes = {f.__name__: f for f in (crash, crash_at, die, race, watch, same_key, columns)}
     modes[mode](*arguments)

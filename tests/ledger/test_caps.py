@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sfumato.core.events import EpsilonDeltaEvent, GaussianEvent, LaplaceEvent
+from sfumato.core.events import EpsilonDeltaEvent, GaussianEvent, LaplaceEvent, repeat
 from sfumato.ledger import Budget, BudgetExceeded, LedgerError
 
 TENTH = LaplaceEvent(10.0)
@@ -208,3 +208,57 @@ def test_previews_see_the_caps(census):
     seen = census.preview("census", [TENTH, TENTH], analyst="ann")
     assert [one.passes for one in seen.events] == [True, False]
     assert seen.left == pytest.approx(0.05)
+
+
+def february(census, clock, analyst=None):
+    """A reservation of January, and a cap on February that it cannot fit."""
+    clock.time = datetime(2026, 1, 31, 23, 59, tzinfo=UTC)
+    starts, ends = datetime(2026, 2, 1), datetime(2026, 3, 1)
+    census.allot("census", Budget(0.1), analyst=analyst, starts=starts, ends=ends)
+    return census.spend("census", repeat(LaplaceEvent(20.0), 10), analyst="ann")
+
+
+def caps_of(ledger, analyst=""):
+    return ledger.status("census", analyst).caps
+
+
+def test_a_release_counts_in_the_period_in_which_it_is_reserved(census, clock):
+    first = february(census, clock)
+    clock.time = datetime(2026, 2, 10, tzinfo=UTC)
+    again = census.resume("census", first.sequence, first.event, turn=1)
+    (cap,) = caps_of(census)
+    assert (cap.active, cap.reading, cap.left) == (True, 0.0, pytest.approx(0.1))
+    again.commit([0] * 10)
+    spend(census, 0.1)  # February's own, in full
+    assert refused(census, 0.01)
+    assert caps_of(census)[0].reading == pytest.approx(0.1)
+    assert census.status("census").reading == pytest.approx(0.6)  # the dataset counts all of it
+    assert census.verify("census").ok
+
+
+def test_the_status_lists_what_runs_under_a_cap_and_is_not_counted_in_it(census, clock):
+    open_one = february(census, clock)
+    assert caps_of(census)[0].reserved_before == ()  # February has not begun
+    clock.time = datetime(2026, 2, 10, tzinfo=UTC)
+    spend(census, 0.05, "bob")
+    census.spend("census", LaplaceEvent(40.0))  # open, but counted
+    (cap,) = caps_of(census)
+    assert cap.reserved_before == (open_one.sequence,)
+    assert cap.to_dict()["reserved_before"] == [open_one.sequence]
+    assert f"entries {open_one.sequence} were reserved before it" in str(census.status("census"))
+    open_one.commit(0)  # in February: it stays listed
+    assert caps_of(census)[0].reserved_before == (open_one.sequence,)
+
+
+def test_what_ended_before_the_period_or_is_someone_elses_is_not_listed(census, clock):
+    mine = february(census, clock, analyst="ann")
+    others = census.spend("census", TENTH, analyst="bob")
+    spend(census, 0.05, "ann")  # ended in January
+    clock.time = datetime(2026, 2, 10, tzinfo=UTC)
+    assert others.sequence not in caps_of(census)[0].reserved_before
+    assert caps_of(census)[0].reserved_before == (mine.sequence,)
+    census.grant("census", "ann", Budget(0.9))  # a grant is for good: no period
+    census.allot("census", Budget(0.2), label="from now on")
+    found = {cap.name: cap.reserved_before for cap in caps_of(census)}
+    assert found["the cap of 'ann'"] == ()
+    assert found["the cap of everyone (from now on)"] == (mine.sequence, others.sequence)

@@ -242,3 +242,33 @@ def test_only_repeated_events_outside_plans_are_refunded(census):
         pytest.raises(LedgerError, match="charged as a whole"),
     ):
         spending.stop_after(5, "fixed plan")
+
+
+# --- releases that raise --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stopped", [None, 0, 3], ids=["whole", "none were run", "three were run"])
+def test_a_repeated_release_that_raised_stays_charged(census, stopped):
+    """Noise may have been seen: an error gives nothing back beyond what was refunded before it."""
+    spending = census.spend("census", repeat(STEP, 10))
+    if stopped is not None:
+        spending.stop_after(stopped, because="fixed plan")
+    left = census.status("census").left
+    with pytest.raises(ZeroDivisionError), spending:
+        raise ZeroDivisionError
+    assert census.status("census").left == left
+    kinds = [entry.kind for entry in census.history("census")]
+    assert kinds == ["open", "reserve", *["refund"] * (stopped is not None), "failed"]
+    with pytest.raises(LedgerError, match="has ended"):
+        spending.stop_after(0, because="fixed plan")
+    assert census.status("census").left == left
+    assert census.verify("census").ok
+
+
+def test_an_answer_returned_again_that_raised_changes_nothing(census):
+    with census.spend("census", repeat(STEP, 10), key="k") as spending:
+        spending.commit(7)
+    head = census.head("census")
+    with pytest.raises(ZeroDivisionError), census.spend("census", repeat(STEP, 10), key="k"):
+        raise ZeroDivisionError
+    assert census.head("census") == head

@@ -208,6 +208,16 @@ def test_what_was_read_off_the_data_is_never_charged(ledger):
         ledger.spend("census", 0.5)
 
 
+@pytest.mark.parametrize("scale", [1e-8, 1e-308])
+def test_what_costs_more_than_is_counted_is_refused_for_that(ledger, scale):
+    ledger.create("both", Budget(1.0, 1e-5))
+    with pytest.raises(BudgetExceeded, match=r"epsilon above 4\.6e\+06, more than is counted"):
+        ledger.spend("both", LaplaceEvent(scale))
+    ledger.create("pure", Budget(1.0))
+    with pytest.raises(BudgetExceeded, match="or an infinite one"):
+        ledger.spend("pure", LaplaceEvent(scale))
+
+
 def test_gaussian_noise_needs_a_delta_and_opaque_releases_their_part(ledger):
     ledger.create("pure", Budget(1.0))
     with pytest.raises(BudgetExceeded, match="needs a delta"):

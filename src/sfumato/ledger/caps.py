@@ -1,9 +1,30 @@
 """Allocation: smaller budgets for analysts and periods inside a dataset's.
 
-Each is a filter of its own over the dataset's grid, so that what it lets through is (epsilon,
-delta)-DP for the budget it states: what one analyst saw, or what one month revealed. A request must
-pass the dataset's gate and every cap it falls under. Analysts who share what they saw are covered
-by the dataset's cap, which stands above all of them.
+A request must pass the dataset's gate and every cap it falls under. Analysts who share what they
+saw are covered by the dataset's cap, which stands above all of them.
+
+**What a cap counts.** The releases that are *reserved* under it: after it was made, in its
+analyst's name, at a time from ``starts`` until before ``ends``. A release counts in full where it
+is reserved, and nowhere else, however long it runs. A training run reserved in January that goes on
+in February is January's: February's cap says nothing of the steps that it takes then. (The status
+lists such reservations beside the cap, as ``reserved_before``. A plan is the same: it counts where
+it is declared. Its draws are reservations without a charge, and are refused under a cap that has
+not counted it.)
+
+**Theorem.** Let A be the releases reserved under a cap, and suppose that all others answer as they
+do. Whether the releases in A read D or its neighbour D' is (epsilon, delta)-indistinguishable for
+the cap's budget, also to someone who sees the answers of all others, whatever their order and
+however the requests depend on earlier answers.
+
+**Proof.** The cap is a gate over the releases in A alone. Its theorem (see
+:mod:`~sfumato.ledger.gate`) allows any adversary to choose the requests, and an adversary may hold
+data of his own: one who plays all other releases himself, on whatever data they read, and who runs
+them before, between and after the steps of those in A, is such an adversary. Noise is fresh in each
+release, so that he plays them exactly.
+
+What the others reveal of the same person adds to it: that is what the dataset's own cap bounds. So
+a cap for a month bounds what the releases begun in that month reveal. It does not bound what is
+computed, or published, in that month: a run from an earlier one may end in it.
 """
 
 from __future__ import annotations
@@ -54,7 +75,7 @@ def allot(
     label: str,
     at: str,
 ) -> Cap:
-    """A cap for a period, for one analyst or for everyone together."""
+    """A cap on what is reserved in a period, by one analyst or by everyone together."""
     first = None if starts is None else moment("starts", starts)
     last = None if ends is None else moment("ends", ends)
     if first is not None and last is not None and not first < last:

@@ -44,8 +44,9 @@ def charge(event: Event, neighbours: Neighbours, orders: tuple[float, ...]) -> V
     atoms = flatten(event, neighbours)
     values, slack = np.zeros(len(orders)), 0
     for atom, count in atoms:
-        one = atom_rdp(atom, orders)
-        values = values + count * one.values
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows never fits
+            one = atom_rdp(atom, orders)
+            values = values + count * one.values
         slack += count * amounts.delta_up(one.slack)
     finite = [amounts.rdp_up(float(value)) for value in values]
     return Vector((_at_infinity(atoms), *finite), min(slack, SATURATED))

@@ -61,6 +61,13 @@ class Place:
         """For messages."""
         return self.url.render_as_string(hide_password=True)
 
+    @property
+    def address(self) -> str:
+        """Where it is found again, from any folder."""
+        if not self.sqlite:
+            return self.url.render_as_string(hide_password=False)
+        return self.url.set(database=str(self.file.absolute())).render_as_string()
+
     def explain(self, error: BaseException | None) -> str:
         """What a database's error means here, and what to do; the database's own words after it."""
         said = " ".join(str(error).split())

@@ -140,7 +140,11 @@ def draw(transaction: Transaction, state: State, request: Request, at: str) -> V
     assert request.plan is not None
     store.load_plan(transaction, state, request.plan)
     entry = store.entry_numbered(transaction, state.terms.dataset, request.plan)
-    assert entry is not None
+    if entry is None or entry.kind != "plan":
+        raise LedgerError(
+            f"dataset {state.terms.dataset!r} has lost the entry of plan {request.plan}: verify "
+            "it, and restore it from a backup"
+        )
     plan, drawn = entry.data, state.plans[request.plan]
     if plan["analyst"] != request.analyst:
         raise LedgerError(

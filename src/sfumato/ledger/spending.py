@@ -21,12 +21,13 @@ from sfumato.ledger import amounts, store
 from sfumato.ledger.amounts import Vector
 from sfumato.ledger.book import Book
 from sfumato.ledger.charges import charge, require_unit
-from sfumato.ledger.entries import canonical, digest, plain
+from sfumato.ledger.entries import Entry, canonical, digest, plain
 from sfumato.ledger.errors import AlreadyWritten, BudgetExceeded, LedgerError
 from sfumato.ledger.state import Scope, State
 from sfumato.ledger.status import shown_down
 from sfumato.ledger.terms import Terms
 from sfumato.ledger.transaction import Transaction
+from sfumato.ledger.turns import Turn, take_turn
 
 __all__ = [
     "REASONS",
@@ -37,6 +38,7 @@ __all__ = [
     "refundable",
     "refuse_if_closed",
     "refuse_unless_it_fits",
+    "require_open",
     "take_up",
 ]
 
@@ -179,7 +181,13 @@ def _reason(scope: Scope, after: Vector, cost: Vector) -> str:
     reading = gate.reading(after)
     cap = f"{amounts.as_epsilon(gate.epsilon):g}"
     if reading == float("inf"):
-        return "noise of this kind needs a delta, and this budget was opened with none for it"
+        most = f"{amounts.as_epsilon(amounts.SATURATED - 1):.2g}"
+        if any(limit > -amounts.SATURATED for limit in gate.limits[1:]):  # a cap may have no delta
+            return f"the release costs an epsilon above {most}, more than is counted"
+        return (
+            f"without a delta the release costs an epsilon above {most}, or an infinite one: "
+            "noise such as Gaussian needs a delta, and this budget was opened with none for it"
+        )
     return f"it would read epsilon {round_up(reading):g}, and the cap is {cap}"
 
 
@@ -346,34 +354,59 @@ class Spending:
         self._refunded = True
 
 
-def take_up(book: Book, name: str, number: int, event: Event, turn: int) -> Spending:
+def take_up(book: Book, name: str, number: int, event: Event, turn: int | Turn) -> Spending:
     """An open reservation of an earlier process; see :meth:`Ledger.resume`."""
     with book.changing(name) as (transaction, state):
-        entry = store.entry_numbered(transaction, name, number)
-        wanted = canonical(event.to_dict())
-        if entry is None or entry.kind != "reserve" or canonical(entry.data["event"]) != wanted:
-            raise LedgerError(
-                f"entry {number} of {name!r} is no reservation of this event: open the ledger that "
-                "the release began with, or begin a new one"
-            )
-        if store.entry_marked(transaction, name, f"end:{number}") is not None:
-            raise LedgerError(
-                f"reservation {number} of {name!r} has ended: what takes it up is an older copy, "
-                "whose steps would be taken a second time. Begin a new release"
-            )
-        if store.entry_marked(transaction, name, f"resume:{number}:{turn}") is not None:
-            raise LedgerError(
-                f"reservation {number} of {name!r} was taken up before (turn {turn}): this is a "
-                "copy of a run that went on elsewhere. Go on there, or begin a new release"
-            )
+        entry = require_open(transaction, name, number, event)
         data, at = entry.data, book.now()
-        store.append(transaction, state, "resume", {"at": at, "reserve": number, "turn": turn})
+        if isinstance(turn, Turn):
+            if data["key"] not in ("", turn.run):
+                raise LedgerError(
+                    f"reservation {number} of {name!r} is that of run {data['key']!r}, not of "
+                    f"{turn.run!r}: go on with the folder that it was made for"
+                )
+            take_turn(transaction, state, turn, number, at)
+        else:
+            _count_turn(transaction, state, number, turn, at)
         store.load_caps(transaction, state, data["analyst"])
         scopes, nothing = state.scopes(data["analyst"], at), store.nothing(state)
     asked = Request.make(
         event, data["analyst"], data["key"], data["request"], data["label"], data["plan"]
     )
     return Spending(book, asked, name, number, scopes, nothing)
+
+
+def require_open(transaction: Transaction, name: str, number: int, event: Event) -> Entry:
+    """The reservation of an event that has no end yet.
+
+    Raises:
+        LedgerError: if there is no such.
+    """
+    entry = store.entry_numbered(transaction, name, number)
+    wanted = canonical(event.to_dict())
+    if entry is None or entry.kind != "reserve" or canonical(entry.data["event"]) != wanted:
+        raise LedgerError(
+            f"entry {number} of {name!r} is no reservation of this event: open the ledger that "
+            "the release began with, or begin a new one"
+        )
+    if store.entry_marked(transaction, name, f"end:{number}") is not None:
+        raise LedgerError(
+            f"reservation {number} of {name!r} has ended: what takes it up is an older copy of a "
+            "run that went on elsewhere, and its steps would be taken a second time. Begin a new "
+            "release"
+        )
+    return entry
+
+
+def _count_turn(transaction: Transaction, state: State, number: int, turn: int, at: str) -> None:
+    """A turn that has a number alone, within its reservation."""
+    name = state.terms.dataset
+    if store.entry_marked(transaction, name, f"resume:{number}:{turn}") is not None:
+        raise LedgerError(
+            f"reservation {number} of {name!r} was taken up before (turn {turn}): this is a "
+            "copy of a run that went on elsewhere. Go on there, or begin a new release"
+        )
+    store.append(transaction, state, "resume", {"at": at, "reserve": number, "turn": turn})
 
 
 def refundable(charged: Vector, taken: Vector) -> Vector:

@@ -10,6 +10,7 @@ from sfumato.core.events import Event
 from sfumato.core.guarantee import Guarantee, round_up
 from sfumato.core.html import facts_table
 from sfumato.ledger.budget import Budget
+from sfumato.ledger.tables import DatasetTable
 from sfumato.ledger.terms import Terms
 
 __all__ = ["OpenReservation", "Preview", "PreviewedEvent", "ScopeStatus", "Status", "shown_down"]
@@ -38,6 +39,8 @@ class ScopeStatus:
         opaque_left: what is left of its delta for opaque releases.
         analyst: whose cap; None for everyone's and for the dataset itself.
         active: whether it applies now.
+        reserved_before: for a period's cap, reservations from before it that had no end when it
+            began. They may run in it and are not counted in it.
     """
 
     name: str
@@ -47,6 +50,13 @@ class ScopeStatus:
     opaque_left: float
     analyst: str | None = None
     active: bool = True
+    reserved_before: tuple[int, ...] = ()
+
+    @property
+    def before(self) -> str:
+        """What :attr:`reserved_before` means, in words."""
+        numbers = ", ".join(map(str, self.reserved_before))
+        return f"entries {numbers} were reserved before it, may run in it, and are not counted"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -58,6 +68,7 @@ class ScopeStatus:
             "reading": _number(self.reading),
             "left": self.left,
             "opaque_left": self.opaque_left,
+            "reserved_before": list(self.reserved_before),
         }
 
 
@@ -91,6 +102,7 @@ class Status:
             RDP, whichever is smaller); None if it was not asked for, nothing was charged, or no
             accountant could say.
         plans: what each declared plan promises by itself.
+        tables: the dataset's tables, with the column that tells the units of each apart.
     """
 
     terms: Terms
@@ -103,6 +115,7 @@ class Status:
     declared: Guarantee | None = None
     plans: tuple[dict[str, Any], ...] = ()
     analyst: str = ""
+    tables: tuple[DatasetTable, ...] = ()
 
     @property
     def dataset(self) -> str:
@@ -149,6 +162,7 @@ class Status:
             "releases": self.releases,
             "declared": declared,
             "plans": list(self.plans),
+            "tables": [table.to_dict() for table in self.tables],
         }
 
     def __str__(self) -> str:
@@ -168,7 +182,8 @@ class Status:
         ]
 
     def _more_rows(self) -> list[tuple[str, str]]:
-        rows = [
+        rows = [(f"table {table.name}", table.describe()) for table in self.tables]
+        rows += [
             (
                 cap.name,
                 f"cap {cap.budget.epsilon:g}, reading {_shown(cap.reading)}, "
@@ -177,6 +192,7 @@ class Status:
             for cap in self.caps
             if cap.active
         ]
+        rows += [(cap.name, cap.before) for cap in self.caps if cap.active and cap.reserved_before]
         if self.declared is not None:
             rows.append((DECLARED, str(self.declared)))
         if self.open:
