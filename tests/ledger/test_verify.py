@@ -12,6 +12,8 @@ from sqlalchemy.exc import DBAPIError
 from sfumato.core.events import GaussianEvent, LaplaceEvent, repeat
 from sfumato.ledger import Budget, Head, Ledger, LedgerError
 from sfumato.ledger.entries import GENESIS, canonical, entry_hash, mark_of
+from sfumato.ledger.gate import Gate, choose_orders
+from sfumato.ledger.terms import Cap, Terms
 from sfumato.ledger.verify import check_chain
 
 
@@ -189,7 +191,10 @@ def test_entries_without_their_totals_are_not_opened_again(url, filled):
 
 
 def rewrite(path, change):
-    """What a clever administrator does: change a payload, then recompute every hash after it."""
+    """What a clever administrator does: change a payload, then recompute every hash after it.
+
+    ``change`` returns another kind for the entry, or None.
+    """
     connection = sqlite3.connect(path)
     for verb in ("update", "delete"):
         connection.execute(f"DROP TRIGGER ledger_entries_no_{verb}")
@@ -201,7 +206,7 @@ def rewrite(path, change):
     previous = GENESIS
     for sequence, kind, payload in rows:
         data = json.loads(payload)
-        change(sequence, kind, data)
+        kind = change(sequence, kind, data) or kind
         written = canonical(data)
         hashed = entry_hash("census", sequence, kind, written, previous)
         connection.execute(
@@ -264,9 +269,81 @@ def write_a_word_for_an_event(sequence, kind, data):
         data["events"] = ["laplace"]
 
 
+def shrink_budget(sequence, kind, data):
+    """Consistent in itself: what comes after it is too much."""
+    if kind == "open":
+        terms = Terms.from_payload("census", data)
+        small = Budget(0.05, 1e-6)
+        gate = Gate.of(small, terms.gate.orders)
+        data |= dataclasses.replace(terms, budget=small, gate=gate).to_payload()
+
+
+def shrink_grant(sequence, kind, data):
+    """The first grant is of 0.15, and two releases of 0.1 each are under it."""
+    if kind == "cap" and data["budget"]["epsilon"] == 1.0:
+        orders = choose_orders(Budget(3.0, 1e-5))  # the dataset's
+        cap = Cap.from_payload(sequence, data, orders)
+        small = Budget(0.15, 1e-6)
+        data |= dataclasses.replace(cap, budget=small, gate=Gate.of(small, orders)).to_payload()
+
+
+def close(sequence, kind, data):
+    if kind == "open":
+        data["closed"] = True
+
+
+def replace_anothers_grant(sequence, kind, data):
+    if kind == "cap" and data["replaces"] is not None:
+        data["analyst"] = "bob"
+
+
+def plan_something_cheaper(sequence, kind, data):
+    if kind == "plan":
+        data["events"] = [GaussianEvent(41.0).to_dict()] * 2
+
+
+def plan_for_another(sequence, kind, data):
+    if kind == "plan":
+        data["analyst"] = "bob"
+
+
+def refund_what_is_over(sequence, kind, data):
+    if kind == "refund":
+        data["reserve"] = 3
+
+
+def refund_more_steps(sequence, kind, data):
+    if kind == "refund":
+        data["steps"] = 6
+
+
+def refund_without_reason(sequence, kind, data):
+    if kind == "refund":
+        data["because"] = "regret"
+
+
+def begin_twice(sequence, kind, data):
+    return "open" if kind == "plan" else None
+
+
+def begin_otherwise(sequence, kind, data):
+    return "cap" if kind == "open" else None
+
+
 @pytest.mark.parametrize(
     ("change", "word"),
     [
+        (shrink_budget, "exceeds"),
+        (shrink_grant, "exceeds the cap of 'ann'"),
+        (close, "spent from a closed dataset without a cap"),
+        (replace_anothers_grant, "not the same analyst's grant"),
+        (plan_something_cheaper, "has next"),
+        (plan_for_another, "is not drawn from plan"),
+        (refund_what_is_over, "which cannot be refunded"),
+        (refund_more_steps, "refunds steps that reservation"),
+        (refund_without_reason, "does not refund reservation"),
+        (begin_twice, "opens the dataset, or should"),
+        (begin_otherwise, "opens the dataset, or should"),
         (forget_when, "does not hold what it should (fromisoformat: argument must be str)"),
         (never_say_when, "does not hold what it should ('at')"),
         (write_a_word_for_an_event, "does not hold what it should"),

@@ -112,7 +112,7 @@ class Database:
         with self.engine.connect() as connection:
             found = schema.version_of(connection)
         schema.require_known(found)
-        if found != schema.VERSION and not create:
+        if found == 0 and not create:
             raise LedgerError(
                 f"there is no ledger in {self.place.shown}: create one, or look elsewhere"
             )
@@ -138,6 +138,8 @@ class Database:
             raise AlreadyWritten(self.place.explain(error)) from error
         except self._errors as error:
             raise LedgerError(self.place.explain(error)) from error
+        except UnicodeDecodeError as error:
+            raise LedgerError(self.place.explain(ValueError("malformed text"))) from error
         except SQLAlchemyError as error:
             name = type(error).__name__
             raise LedgerError(f"the ledger {self.place.shown} failed: {name}") from error

@@ -10,11 +10,12 @@ write, and a rewritten or shortened history shows.
 kind      payload, besides the time ``at``
 ========  ==========================================================================================
 open      the terms: budget, unit, neighbours, orders, limits
+table     by which column the units of a table are told apart; see :mod:`~sfumato.ledger.tables`
 cap       a smaller budget for an analyst, a period, or both
 reserve   a request that passed: event, charge, analyst, request, which caps it counts for
 commit    the answer of a reservation
 failed    that a reservation ended without an answer; it stays charged
-resume    that a later process took an open reservation up; each turn once
+resume    a turn of a run within an open reservation, once; see :mod:`~sfumato.ledger.turns`
 refund    the steps of a reservation that were never run
 plan      events declared in advance and charged as one
 ========  ==========================================================================================
@@ -107,13 +108,17 @@ def entry_hash(dataset: str, sequence: int, kind: str, payload: str, previous: s
 
 
 def mark_of(kind: str, payload: Mapping[str, Any]) -> str | None:
-    """What may occur only once in a dataset: a key, a reservation's end, its refund, a turn."""
+    """What a dataset has only once: a key, a reservation's end, its refund, a turn, a table."""
     if kind == "reserve":
         return f"key:{payload['key']}" if payload["key"] else None
     if kind in ("commit", "failed"):
         return f"end:{payload['reserve']}"
     if kind == "resume":
+        if "run" in payload:
+            return f"turn:{payload['run']}:{payload['turn']}"
         return f"resume:{payload['reserve']}:{payload['turn']}"
+    if kind == "table":
+        return f"table:{payload['number']}"
     return f"refund:{payload['reserve']}" if kind == "refund" else None
 
 

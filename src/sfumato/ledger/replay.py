@@ -8,28 +8,18 @@ from typing import Any, NoReturn
 from sfumato.core.events import Event, RepeatedEvent, event_from_dict
 from sfumato.ledger.amounts import SATURATED, Vector
 from sfumato.ledger.entries import Entry, canonical, digest
+from sfumato.ledger.errors import MISSHAPEN
 from sfumato.ledger.gate import Gate
 from sfumato.ledger.plans import plan_event, promise, uncounted
 from sfumato.ledger.spending import REASONS, cost_of, refundable
 from sfumato.ledger.state import State
 from sfumato.ledger.terms import Cap, Terms
+from sfumato.ledger.turns import Turn
 
 __all__ = ["Replay", "RuleBroken"]
 
 _TOLERANCE = 1e-6
 """Relative: another machine's floating point, or a tighter bound in a later version, may differ."""
-
-
-_MISSHAPEN = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
-"""What reading an entry may raise if something else was written into it."""
 
 
 class RuleBroken(Exception):  # noqa: N818 - not an error of the caller's
@@ -45,8 +35,11 @@ class Replay:
         self._open: dict[int, dict[str, Any]] = {}  # reservations without an end
         self._refunded: set[int] = set()
         self._turns: set[tuple[int, int]] = set()
+        self._last_turns: dict[str, Turn] = {}
         self._plans: dict[int, dict[str, Any]] = {}
         self._replaced: dict[int, int | None] = {}
+        self._tables: dict[str, str | None] = {}
+        self._table_entries, self._charged = 0, False
         self.state: State
 
     def take(self, entry: Entry) -> None:
@@ -66,7 +59,7 @@ class Replay:
             datetime.fromisoformat(data["at"])
             judge(data)
             self.state.advance(entry.sequence, entry.kind, data, entry.hash)
-        except _MISSHAPEN as error:
+        except MISSHAPEN as error:
             self._fail(f"does not hold what it should ({error})")
 
     def _fail(self, what: str) -> NoReturn:
@@ -76,6 +69,21 @@ class Replay:
         terms = Terms.from_payload(self._name, {k: v for k, v in data.items() if k != "at"})
         self._require_limits(terms.gate, Gate.of(terms.budget, terms.gate.orders))
         self.state = State.start(terms)
+
+    def _judge_table(self, data: dict[str, Any]) -> None:
+        table, column = data["table"], data["unit_column"]
+        self._table_entries += 1
+        if data["number"] != self._table_entries:
+            self._fail(f"is number {data['number']!r} of those about tables, not the next one")
+        if not (isinstance(table, str) and table and (column is None or isinstance(column, str))):
+            self._fail("names no table and column")
+        if data["by"] not in ("opening", "curator"):
+            self._fail(f"was written by {data['by']!r}")
+        if data["by"] == "opening" and self._tables:
+            self._fail(f"adds table {table!r} without an act of the curator's")
+        if table in self._tables and (self._charged or self._tables[table] == column):
+            self._fail(f"changes the unit column of {table!r}, which was charged for by then")
+        self._tables[table] = column
 
     def _judge_cap(self, data: dict[str, Any]) -> None:
         cap = Cap.from_payload(self._number, data, self.state.terms.gate.orders)
@@ -92,6 +100,7 @@ class Replay:
             self._fail("has limits above those of its budget")
 
     def _judge_reserve(self, data: dict[str, Any]) -> None:
+        self._charged = True
         event = event_from_dict(data["event"])
         if data["digest"] != digest([data["event"], data["request"], data["analyst"]]):
             self._fail("has a digest of another request")
@@ -102,6 +111,7 @@ class Replay:
         self._open[self._number] = data
 
     def _judge_plan(self, data: dict[str, Any]) -> None:
+        self._charged = True
         events = [event_from_dict(event) for event in data["events"]]
         found = promise(events, data["delta"], self.state.terms)
         if data["epsilon"] < found.epsilon * (1 - _TOLERANCE):
@@ -145,9 +155,19 @@ class Replay:
         number, turn = data["reserve"], data["turn"]
         if number not in self._open:
             self._fail(f"takes up reservation {number}, which is not open")
+        if "run" in data:
+            self._require_next(Turn.from_payload(data), self._open[number]["key"])
+            return
         if type(turn) is not int or turn < 1 or (number, turn) in self._turns:
             self._fail(f"takes up reservation {number} by turn {turn!r}, which was not free")
         self._turns.add((number, turn))
+
+    def _require_next(self, turn: Turn, key: str) -> None:
+        last = self._last_turns.get(turn.run)
+        number, after = (0, "") if last is None else (last.number, last.token)
+        if (turn.number, turn.after) != (number + 1, after):
+            self._fail(f"is turn {turn.number} of run {turn.run!r}, which is not its next one")
+        self._last_turns[turn.run] = turn
 
     def _judge_refund(self, data: dict[str, Any]) -> None:
         number = data["reserve"]

@@ -24,9 +24,12 @@ from sfumato.ledger.gate import Gate
 from sfumato.ledger.spending import cost_of, refuse_if_closed, refuse_unless_it_fits
 from sfumato.ledger.state import Held, Scope, State
 from sfumato.ledger.status import OpenReservation, Preview, PreviewedEvent, ScopeStatus, Status
-from sfumato.ledger.terms import Terms
+from sfumato.ledger.tables import tables_of
+from sfumato.ledger.terms import Cap, Terms
 
 __all__ = ["Reading", "charged_events", "preview", "readings", "status"]
+
+_ENDS = ("commit", "failed")
 
 
 @dataclass(frozen=True)
@@ -118,21 +121,38 @@ def status(state: State, entries: Iterable[Entry], analyst: str, at: str, declar
         state.terms,
         _scope_status("the dataset", state.terms.budget, state.terms.gate, state.spent),
         _left(state, scopes, analyst, at),
-        tuple(_cap_status(held, at) for _, held in sorted(state.caps.items())),
+        tuple(_cap_status(held, at, entries) for _, held in sorted(state.caps.items())),
         tuple(_open(entries)),
         state.sequence,
         sum(entry.kind == "reserve" for entry in entries),
         _declared(state.terms, entries) if declared else None,
         tuple(_plans(state.terms, entries)),
         analyst,
+        tuple(tables_of(entries).values()),
     )
 
 
-def _cap_status(held: Held, at: str) -> ScopeStatus:
+def _cap_status(held: Held, at: str, entries: Sequence[Entry]) -> ScopeStatus:
     cap = held.cap
     active = (cap.starts is None or cap.starts <= at) and (cap.ends is None or at < cap.ends)
     found = _scope_status(cap.describe(), cap.budget, cap.gate, held.spent)
-    return replace(found, analyst=cap.analyst, active=active)
+    before = tuple(_reserved_before(cap, at, entries)) if not cap.standing else ()
+    return replace(found, analyst=cap.analyst, active=active, reserved_before=before)
+
+
+def _reserved_before(cap: Cap, at: str, entries: Sequence[Entry]) -> Iterable[int]:
+    """Reservations from before a period, not ended when it began, which it does not count."""
+    made = entries[cap.number - 1].at
+    begins = made if cap.starts is None else max(made, cap.starts)
+    if at < begins:
+        return
+    ended = {entry.data["reserve"]: entry.at for entry in entries if entry.kind in _ENDS}
+    for entry in entries:
+        if entry.kind != "reserve" or cap.analyst not in (None, (data := entry.data)["analyst"]):
+            continue
+        counted = cap.covers(data["analyst"], data["at"]) and entry.sequence > cap.number
+        if not counted and data["at"] <= begins <= ended.get(entry.sequence, at):
+            yield entry.sequence
 
 
 def _scope_status(name: str, budget: Budget, gate: Gate, spent: Vector) -> ScopeStatus:
@@ -141,7 +161,7 @@ def _scope_status(name: str, budget: Budget, gate: Gate, spent: Vector) -> Scope
 
 
 def _open(entries: Sequence[Entry]) -> list[OpenReservation]:
-    ended = {entry.data["reserve"] for entry in entries if entry.kind in ("commit", "failed")}
+    ended = {entry.data["reserve"] for entry in entries if entry.kind in _ENDS}
     return [
         OpenReservation(entry.sequence, data["at"], data["analyst"], data["label"])
         for entry in entries

@@ -77,7 +77,7 @@ def gather(transaction: Transaction, name: str) -> Evidence:
     Raises:
         LedgerError: if there is no trace of that name.
     """
-    entries, row = store.read_entries(transaction, name), store.cached_row(transaction, name)
+    entries, row = store.raw_entries(transaction, name), store.cached_row(transaction, name)
     if row is None and not entries:
         store.load(transaction, name)  # says which names there are
     caps, plans = store.all_caps(transaction, name), store.all_plans(transaction, name)
