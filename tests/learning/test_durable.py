@@ -1,6 +1,9 @@
 """Files of JSON lines: what a crash tears says nothing, and one process writes."""
 
+import fcntl
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +30,40 @@ def test_one_process_at_a_time(tmp_path):
         opened(tmp_path / "b")
     held.close()
     opened(tmp_path / "b").close()
+
+
+@pytest.mark.parametrize("how", ["deleted", "moved", "replaced by a copy"])
+def test_whose_file_lost_its_name_writes_no_more(tmp_path, monkeypatch, how):
+    """Its lock holds nobody off who opens the file that has the name now."""
+    path = tmp_path / "b"
+    monkeypatch.chdir(tmp_path)
+    held = JsonLines(Path("b"), "in use")
+    monkeypatch.chdir("/")
+    held.write({"x": 1})
+    shutil.copy(path, tmp_path / "copy")
+    if how == "deleted":
+        path.unlink()
+    else:
+        os.replace(*((path, tmp_path / "c") if how == "moved" else (tmp_path / "copy", path)))
+    opened(path).close()
+    with pytest.raises(OSError, match="deleted, moved or replaced"):
+        held.write({"x": 2})
+    held.close()
+
+
+def test_a_file_that_is_replaced_while_it_is_opened_is_not_taken(tmp_path, monkeypatch):
+    path = tmp_path / "b"
+    opened(path).close()
+    lock = fcntl.flock
+
+    def replaced(file, how):
+        lock(file, how)
+        path.unlink()
+        path.touch()
+
+    monkeypatch.setattr(fcntl, "flock", replaced)
+    with pytest.raises(ValueError, match="must not be in use"):
+        opened(path)
 
 
 @pytest.mark.parametrize("left", range(1, 9))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, final
 
 __all__ = [
     "JsonLines",
     "create",
+    "parsed_lines",
     "replace_durably",
     "sync_file",
     "sync_folder",
@@ -96,20 +99,22 @@ class JsonLines:
     """
 
     def __init__(self, path: Path, in_use: str) -> None:
-        self._path, self._broken, self._torn = path, False, False
+        self._path, self._broken, self._torn = path.absolute(), False, False
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ValueError(in_use) from None
-        held = path.read_bytes()
+        held = path.read_bytes() if self._in_place() else None
+        if held is None:  # replaced between opening and locking it: the lock is on the old one
+            raise ValueError(in_use)
         self.entries: list[dict[str, Any] | None] = []
         self._new = b"\n" not in held
         if self._new:
             os.ftruncate(self._file, 0)
         else:
-            self.entries = [_parsed(line) for line in held.splitlines()]
+            self.entries = parsed_lines(held)
             self._torn = not held.endswith(b"\n")
 
     def write(self, entry: dict[str, Any]) -> None:
@@ -117,9 +122,15 @@ class JsonLines:
 
         Raises:
             OSError: if it cannot be written, now and ever after: the file may end in half a line.
+                So if another file has its place: a second process could hold that one.
         """
         if self._broken:
             raise OSError("the journal could not be written, and takes no more: begin anew by it")
+        if not self._in_place():
+            raise OSError(
+                f"{self._path} was deleted, moved or replaced while a process was at work by it, "
+                "which ends now: put it back and go on by it, or begin a new run"
+            )
         self._broken = True  # until all of it is on disk
         data = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
         if self._torn:
@@ -132,6 +143,13 @@ class JsonLines:
             self._new = False
         self._broken = False
 
+    def _in_place(self) -> bool:
+        """Whether the file that is open, and locked, still has its name."""
+        try:
+            return os.path.samestat(os.fstat(self._file), os.stat(self._path))
+        except FileNotFoundError:
+            return False
+
     def close(self) -> None:
         """Lets another process go on."""
         if self._file >= 0:
@@ -143,9 +161,15 @@ class JsonLines:
             self.close()
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    try:
+def parsed_lines(data: bytes) -> list[dict[str, Any] | None]:
+    """What a file of :class:`JsonLines` holds; None for each object that a torn line may hold."""
+    lines = data.split(b"\n") if b"\n" in data else []
+    return [entry for line in lines if line for entry in _parsed(line)]
+
+
+def _parsed(line: bytes) -> Sequence[dict[str, Any] | None]:
+    with contextlib.suppress(ValueError, RecursionError):
         found = json.loads(line)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
+        if isinstance(found, dict):
+            return [found]
+    return [None] * max(1, line.count(b"{"))
