@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -84,6 +84,15 @@ def test_votes_less_expected_ones_are_exact():
         votes = np.array([vote, 5, 5])
         moved = (votes + np.array([1, 0, 0]) - expected) - (votes - expected)
         assert moved.tolist() == [1, 0, 0]
+
+
+@given(st.floats(0, 1), st.integers(0, 2**31), st.integers(1, 2**31))
+@example(0.4 / 3 / 2**31, 2**30, 2**31)  # from one power of two to the next: doubles get coarser
+@example(1e-9 / 7, 2**30, 2**31)
+def test_one_vote_moves_any_difference_by_exactly_one(probability, vote, teachers):
+    (expected,) = expected_votes(np.array([probability]), teachers)
+    assert (vote + 1 - expected) - (vote - expected) == 1
+    assert abs(expected - probability * teachers) <= 2.0**-21
 
 
 # --- what one teacher can change ----------------------------------------------------------------

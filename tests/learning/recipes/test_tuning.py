@@ -146,7 +146,10 @@ def test_the_ledger_pays_for_the_whole_before_the_first_run(digits, tmp_path, mo
         search(), digits, out=tmp_path / "run", ledger=ledger, dataset="digits",
         watch=lambda *_: seen.append(ledger.status("digits").left),
     )  # fmt: skip
-    kinds = [entry.kind for entry in ledger.history("digits")]
+    entries = ledger.history("digits")
+    turns = [entry.data["lots"] for entry in entries if entry.kind == "resume"]
+    assert turns == list(range(1, search().trials.nearly_most + 1))  # whatever was drawn
+    kinds = [entry.kind for entry in entries if entry.kind != "resume"]
     assert kinds == ["open", "reserve", "commit"]
     assert seen[0] < 20.0 - 2.0
 

@@ -74,7 +74,7 @@ from sfumato.learning.recipes.preparing import check_arrays
 from sfumato.learning.runs.folder import RunFolder
 from sfumato.ledger import Ledger
 
-__all__ = ["LabelTrained", "train_label_dp"]
+__all__ = ["LabelTrained", "check_data", "train_label_dp"]
 
 
 def train_label_dp(
@@ -126,7 +126,7 @@ def train_label_dp(
     """
     folder = RunFolder(out)
     book = Ledger(ledger, create=False) if isinstance(ledger, (str, Path)) else ledger
-    _check_data(data)
+    check_data(data)
     charge = LabelCharge(book, dataset, analyst)
     pace = {"half": half, "compile": compile, "clock": Clock(minutes)}
     setting = Setting(folder, observer or Shown(), device, coins, pace)
@@ -151,7 +151,8 @@ def _run(
     return NumberRun(recipe, data, setting)
 
 
-def _check_data(data: Dataset) -> None:
+def check_data(data: Dataset) -> None:
+    """Raises unless labels of such data can be private by themselves; no label is read."""
     check_arrays(data)
     if data.owners is not None:
         raise ValueError(

@@ -2,9 +2,10 @@
 
 The order of things, for one question:
 
-1. a line in the journal, on disk: "question number i is about input x";
-2. the check's cost, if there is one, charged to the ledger; the check; its outcome, on disk;
-3. if it passed: the answer's cost, charged; the answer; on disk. Only then is it returned.
+1. if there is a check: a turn of the run (:mod:`sfumato.learning.journal`), on disk and then in the
+   ledger, together with the check's cost; the check; its outcome, on disk;
+2. if it passed: likewise a turn with the answer's cost; the answer; on disk. Only then is it
+   returned.
 
 A process that is killed in between leaves a question without an outcome. Its noise may have been
 seen by whoever killed it, so it counts as asked and answered, and is not asked again: noise is
@@ -12,7 +13,8 @@ never drawn twice for one charge. What was on disk is returned as it was, at no 
 
 Formal guarantee. At most the plan's questions are asked and at most its answers given, in this
 process and in all that go on with its folder, so that everything returned has the guarantee of
-:class:`~sfumato.learning.pate.plan.AnswerPlan`. With a ledger each answer that came about is
+:class:`~sfumato.learning.pate.plan.AnswerPlan`; with a ledger also in those that go on with copies
+of the folder, as only one of them can. With a ledger each answer that came about is
 charged besides, by its cost that does not depend on the votes, and a question that does not fit
 is refused before the votes are read.
 """
@@ -20,7 +22,6 @@ is refused before the votes are read.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
@@ -40,12 +41,13 @@ from sfumato.learning.pate.journal import Answer, Journal
 from sfumato.learning.pate.plan import AnswerPlan
 from sfumato.learning.pate.privacy.smooth import PublishedCost
 from sfumato.learning.pate.publishing import parts_of
-from sfumato.ledger import Ledger
+from sfumato.ledger import Ledger, Spending, Turn
 from sfumato.ledger.errors import BudgetExceeded, LedgerError
 
 __all__ = ["Answer", "Answering", "NoMoreAnswers", "check_budget"]
 
 _Noting = Callable[[Any], Any]
+_Accept = Callable[[Turn], Spending | None]
 
 
 class NoMoreAnswers(RuntimeError):  # noqa: N818  # as StopIteration: nothing is wrong
@@ -85,7 +87,15 @@ class Answering:
         charged = None if ledger is None else dataset
         path = None if journal is None else Path(journal)
         self._journal = Journal(path, plan, charged, coins.private)
-        self._lock, self._process = threading.RLock(), os.getpid()
+        self._kept = path is not None
+        if ledger is not None and self._kept:
+            self._journal.run.charge_to(ledger, dataset, each=True)
+            try:
+                self._journal.run.agree()
+            except BaseException:
+                self._journal.run.close()
+                raise
+        self._lock = threading.RLock()
 
     @property
     def asked(self) -> int:
@@ -172,13 +182,13 @@ class Answering:
         asked = list(self._journal.begun)
         answered = np.array([self._journal.begun[question] for question in asked], dtype=bool)
         thought = None if opinions is None else np.stack([opinions[q] for q in asked])
-        with self._charged(sanitiser.event(self.plan.unit), -1, "cost") as note:
-            self._journal.publish()
+        event = sanitiser.event(self.plan.unit)
+        with self._charged(self._journal.publish, event, -1, "cost") as note:
             votes = np.stack([self._ballots.of(question) for question in asked])
             parts = parts_of(self.plan.aggregator, votes, answered, thought)
             found = sanitiser.publish(parts, teachers, self.coins)
             note(asdict(found))
-        return self._journal.publish(found)
+        return self._journal.keep(found)
 
     def curator_votes(self) -> NDArray[np.int64]:
         """The votes on all questions with an outcome, in their order: for the owner alone."""
@@ -201,8 +211,7 @@ class Answering:
 
     def _require_room(self) -> None:
         plan = self.plan
-        if os.getpid() != self._process:
-            raise RuntimeError("a forked process would ask beside its parent: make another one")
+        self._journal.run.require_own_process()
         if self.asked >= plan.most_questions:
             raise NoMoreAnswers(f"all {plan.most_questions} questions of the plan were asked")
         if self.answered >= plan.answers:
@@ -213,37 +222,48 @@ class Answering:
         if aggregator.needs_opinion:
             opinion = checked_opinion(opinion, self._ballots.classes)
         check = aggregator.check_event(unit)
+
+        def begin(accept: _Accept) -> Spending | None:
+            return self._journal.begin(question, accept)
+
         if check is not None:
-            with self._charged(check, question, "check") as note:
-                self._journal.begin(question)
+            with self._charged(begin, check, question, "check") as note:
                 passed = note(aggregator.passes(self._ballots.of(question), opinion, self.coins))
             if not passed:
                 own = aggregator.own_answer(opinion)
                 by = "nobody" if own is None else "student"
                 return self._journal.finish(Answer(question, own, by))
-        with self._charged(aggregator.answer_event(unit), question, "answer") as note:
-            self._journal.begin(question)
+        with self._charged(begin, aggregator.answer_event(unit), question, "answer") as note:
             label = note(aggregator.answer(self._ballots.of(question), self.coins))
         return self._journal.finish(Answer(question, label, "teachers"))
 
     @contextlib.contextmanager
-    def _charged(self, event: Event, question: int, what: str) -> Iterator[_Noting]:
-        """Charges before the block, and writes down what it noted after it."""
-        if self._ledger is None:
+    def _charged(
+        self, turn: Callable[[_Accept], Spending | None], event: Event, question: int, what: str
+    ) -> Iterator[_Noting]:
+        """Takes a turn and charges before the block; writes down what it noted after it."""
+        spent = turn(lambda turn: self._spend(turn, event, question, what))
+        if spent is None:
             yield lambda outcome: outcome
             return
-        request = {"pate": self._journal.name, "question": question, "what": what}
         noted: list[Any] = []
 
         def note(outcome: Any) -> Any:
             noted.append(outcome)
             return outcome
 
-        with self._ledger.spend(
-            self._dataset, event, analyst=self._analyst, request=request, label=f"pate {what}"
-        ) as spending:
+        with spent:
             yield note
-            spending.commit(noted[0])
+            spent.commit(noted[0])
+
+    def _spend(self, turn: Turn, event: Event, question: int, what: str) -> Spending | None:
+        if self._ledger is None:
+            return None
+        request = {"pate": self._journal.run.run, "question": question, "what": what}
+        return self._ledger.spend(
+            self._dataset, event, analyst=self._analyst, request=request, label=f"pate {what}",
+            turn=turn if self._kept else None,
+        )  # fmt: skip
 
 
 def check_budget(plan: AnswerPlan, ledger: Ledger | None, dataset: str, analyst: str = "") -> None:

@@ -61,7 +61,7 @@ from sfumato.learning.runs.folder import RunFolder
 from sfumato.ledger import Ledger
 from sfumato.ledger.errors import BudgetExceeded
 
-__all__ = ["PateTrained", "train_pate"]
+__all__ = ["PateTrained", "check_data", "train_pate"]
 
 
 @final
@@ -128,9 +128,7 @@ def train_pate(
     """
     folder = RunFolder(out)
     book = Ledger(ledger, create=False) if isinstance(ledger, (str, Path)) else ledger
-    _check_unit(recipe, data)
-    if book is not None:
-        _refuse_first_rows(data)
+    check_data(recipe, data, charged=book is not None)
     public = public_inputs(recipe, data, unlabelled)
     own = _own_votes(recipe, public, len(data.classes), votes)
     run = _Run(recipe, data, public, folder, observer or Shown(), device, half, coins, own)
@@ -144,9 +142,15 @@ def train_pate(
     return run.finish(book, dataset, analyst)
 
 
+def check_data(recipe: PateRecipe, data: Dataset, *, charged: bool) -> None:
+    """Raises unless the guarantee can be that of such data, charged to a ledger or not."""
+    if recipe.kind != OWN:  # whoever brings teachers says whom a part holds as a whole
+        _check_unit(recipe, data)
+    if charged:
+        _refuse_first_rows(data)
+
+
 def _check_unit(recipe: PateRecipe, data: Dataset) -> None:
-    if recipe.kind == OWN:
-        return  # whoever brings teachers says whom a part holds as a whole
     if data.owners is None and recipe.plan.unit != "record":
         raise ValueError(
             f"unit must be 'record' where rows have no owners, got {recipe.plan.unit!r}: declare "

@@ -14,7 +14,8 @@ Formal guarantees
   the dearest candidate's RDP counts. The one that is drawn is public, and drawn in the same way
   whatever the data are, so the divergence of a run is at most that of the dearest.
 - All candidates have one noise multiplier, the least by which the whole meets ``epsilon``.
-- A ledger is charged for all of it before a row is read, once, however often it is cut off.
+- A ledger is charged for all of it before a row is read, once, however often it is cut off, and
+  whoever copies its folder (:mod:`~sfumato.learning.recipes.search_journal`).
 
 After a crash (``resume=True``) the draws are the first ones
 (:mod:`~sfumato.learning.recipes.search_journal`), runs that came to their end stay as they are, and
@@ -45,13 +46,14 @@ from torch import nn
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.records import Record
 from sfumato.data import Dataset
+from sfumato.learning.charging import RunCharge
 from sfumato.learning.dp_sgd.arguments import open_ledger
 from sfumato.learning.recipes.loading import load_run
 from sfumato.learning.recipes.observing import Observer, Shown
 from sfumato.learning.recipes.preparing import check_sizes, refuse_first_rows
 from sfumato.learning.recipes.recipe import Recipe
 from sfumato.learning.recipes.search import Search, SearchPlan
-from sfumato.learning.recipes.search_journal import SearchCharge, SearchJournal
+from sfumato.learning.recipes.search_journal import SearchJournal
 from sfumato.learning.recipes.training import check_recipe, train
 from sfumato.learning.runs.folder import RunFolder
 from sfumato.ledger import Ledger
@@ -147,10 +149,11 @@ def tune(
             "dataset": dataset,
         }  # fmt: skip
         folder.begin(asked | dict(request or {}))
-    charge = SearchCharge(open_ledger(ledger), dataset, analyst, asked["key"])
-    return _Searching(search, plan, data, folder, size, device, observer, coins).run(
-        charge, watch, new=not resume
-    )
+    journal = SearchJournal(folder.curator / _JOURNAL, coins, asked["key"])
+    charge = RunCharge(open_ledger(ledger), dataset, analyst, f"tuning, {folder.path.name}")
+    return _Searching(
+        search, plan, data, folder, size, device, observer, coins, journal, charge
+    ).run(watch, new=not resume)
 
 
 def _asked(
@@ -190,44 +193,45 @@ class _Searching:
         device: str,
         observer: Observer | None,
         coins: Coins,
+        journal: SearchJournal,
+        charge: RunCharge,
     ) -> None:
         self.search, self.plan, self.data, self.folder = search, plan, data, folder
         self.public_size, self.device, self.coins = public_size, device, coins
         self.observer = Shown(False) if observer is None else observer
-        self.journal = SearchJournal(folder.curator / _JOURNAL, coins)
+        self.journal, self.charge = journal, charge
 
-    def run(self, charge: SearchCharge, watch: _Watch | None, *, new: bool) -> Tuned:
+    def run(self, watch: _Watch | None, *, new: bool) -> Tuned:
         """The charge, every run, and the release of the best."""
         try:
-            ended = self._charge(charge, abandon=new)
-            scores = self._scores(watch, may_train=not ended)
+            self._charge(abandon=new)
+            scores = self._scores(watch)
             self.folder.write_curator(_KEPT, {"accuracies": scores})
-            charge.finish({"search": self.search.said})  # of copies of a search, one comes past
+            self.journal.end(self.search, self.charge)
+            self.charge.finish(self._said)  # of copies of a search, one comes past
             return self._release(scores)
         finally:
             self.journal.close()
 
-    def _charge(self, charge: SearchCharge, abandon: bool) -> bool:
-        said, label = {"search": self.search.said}, f"tuning, {self.folder.path.name}"
+    @property
+    def _said(self) -> dict[str, str]:
+        return {"search": self.search.said}
+
+    def _charge(self, abandon: bool) -> None:
         try:
-            return charge.make(self.plan.event, self.journal, said, label)
+            self.charge.make(self.plan.event, self._said, self.journal.run)
         except Exception:  # of the ledger: nothing was read, and where it refused nothing spent
             if abandon:
                 self.journal.close()
                 self.folder.abandon()
             raise
 
-    def _scores(self, watch: _Watch | None, may_train: bool) -> list[float]:
+    def _scores(self, watch: _Watch | None) -> list[float]:
         """Of each run, those included that ended before a crash."""
         scores: list[float] = []
         for number, place in enumerate(self.journal.draws(self.search)):
             held = RunFolder(self._place(number))
             if not held.finished:
-                if not may_train:
-                    raise LedgerError(
-                        "the charge of this search has ended: its folder is an older copy, and its "
-                        "runs would be made a second time. Begin a new search"
-                    )
                 self._train(number, self.search.candidates[place])
             facts = held.record()
             scores.append(float(facts["facts"]["accuracy"]))
@@ -237,6 +241,7 @@ class _Searching:
 
     def _train(self, number: int, candidate: Recipe) -> None:
         place = self._place(number)
+        self.journal.begin(number, self.search, self.charge)
         if place.exists():  # cut off: begun anew, not gone on with, as said above
             shutil.rmtree(place)
         train(
@@ -244,6 +249,11 @@ class _Searching:
             public_size=self.public_size, device=self.device, evaluations=0,
             observer=self.observer, coins=self.coins,
         )  # fmt: skip
+        try:
+            self.journal.run.agree(again=True)
+        except LedgerError:  # a copy has begun this run anew
+            shutil.rmtree(place)
+            raise
 
     def _place(self, number: int) -> Path:
         return self.folder.curator / "trials" / f"{number:04d}"
