@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from sfumato.learning.dp_sgd import DPSGD, Flat, PoissonLots, TrainingPlan
-from sfumato.ledger import Budget, Ledger, LedgerError
+from sfumato.ledger import Budget, BudgetExceeded, Ledger, LedgerError
 
 pytestmark = pytest.mark.usefixtures("singles")
 
@@ -49,7 +49,8 @@ def ledger(tmp_path):
 
 
 def kinds(ledger):
-    return [entry.kind for entry in ledger.history("people")]
+    """Of all entries but turns."""
+    return [entry.kind for entry in ledger.history("people") if entry.kind != "resume"]
 
 
 @pytest.mark.parametrize("accountant", ["pld", "rdp"])
@@ -65,7 +66,11 @@ def test_a_resumed_run_is_charged_once(tmp_path, ledger, until, accountant):
     charges = kinds(ledger)
     again = train(trainer_for(tmp_path / "run", **options).resume())
     assert again.steps_taken == 10
-    assert kinds(ledger) == [*charges, "resume", "commit"]
+    assert kinds(ledger) == [*charges, "commit"]
+    turns = [entry.data for entry in ledger.history("people") if entry.kind == "resume"]
+    assert [turn["turn"] for turn in turns] == list(range(1, 12))  # a step each, and resume()
+    assert turns[-1]["lots"] == 10
+    assert ledger.verify("people").ok
     assert ledger.status("people").left == left
     assert again.record.facts["ledger"]["entry"] == charges.index("reserve") + 1
 
@@ -100,22 +105,44 @@ def test_a_run_that_began_without_a_ledger_does_not_go_on_with_one(tmp_path, led
     assert kinds(ledger) == ["open"]
 
 
-def test_cut_off_between_the_charge_and_the_first_checkpoint(tmp_path, ledger):
-    """Nothing was read; what was charged stays charged, and the run is charged again."""
+@pytest.mark.parametrize("after", ["the journal", "the checkpoint", "the charge"])
+def test_cut_off_before_the_first_lot(tmp_path, ledger, after):
+    """Nothing was read; the run is charged once, whether it was before or not."""
     options = {"ledger": ledger, "dataset": "people"}
     first = trainer_for(tmp_path / "run", **options)
 
-    def cut(checkpoint):
+    def cut(*_):
         raise KeyboardInterrupt
 
-    first._resuming._store.save = cut
+    if after == "the journal":
+        first._resuming._store.save = cut
+    elif after == "the checkpoint":
+        first._charge.make = cut
+    else:
+        first._resuming._store.note_started = cut
     with pytest.raises(KeyboardInterrupt):
         train(first)
-    assert first.steps_taken == 0
-    assert kinds(ledger).count("reserve") == 1
+    assert kinds(ledger).count("reserve") == (after == "the charge")
     again = train(trainer_for(tmp_path / "run", **options).resume())
     assert again.steps_taken == 10
-    assert kinds(ledger).count("reserve") == 2
+    assert kinds(ledger).count("reserve") == kinds(ledger).count("commit") == 1
+
+
+def test_a_folder_that_takes_no_checkpoint_is_refused_before_the_charge(tmp_path, ledger):
+    options = {"ledger": ledger, "dataset": "people"}
+    trainer = trainer_for(tmp_path / "run", **options)
+    (tmp_path / "run" / ".checkpoint-00000001.safetensors.new").mkdir()  # in a checkpoint's way
+    with pytest.raises(OSError, match="Is a directory"):
+        train(trainer)
+    assert kinds(ledger) == ["open"]
+
+
+def test_a_run_that_is_refused_leaves_its_folder_free(tmp_path, ledger):
+    ledger.create("small", Budget(1e-3, 1e-4))
+    for _ in range(2):
+        with pytest.raises(BudgetExceeded):
+            train(trainer_for(tmp_path / "run", ledger=ledger, dataset="small"))
+    assert train(trainer_for(tmp_path / "run", ledger=ledger, dataset="people")).steps_taken == 10
 
 
 def test_an_older_copy_of_a_finished_run_is_not_run_a_second_time(tmp_path, ledger):

@@ -15,8 +15,11 @@ from torch.nn import functional as F
 
 from sfumato.core.randomness import SeededCoins
 from sfumato.learning.dp_sgd import DPSGD, Flat, PoissonLots, TrainingPlan
+from sfumato.learning.dp_sgd import checkpoints as checkpoints_module
+from sfumato.learning.dp_sgd.charging import Charge
 from sfumato.learning.dp_sgd.checkpoints import Checkpoints
-from sfumato.ledger import Budget, BudgetExceeded, LedgerError
+from sfumato.learning.journal import lots_taken
+from sfumato.ledger import Budget, BudgetExceeded, LedgerError, WentOnElsewhere
 
 pytestmark = pytest.mark.usefixtures("singles")
 ROWS, STEPS = 20, 10
@@ -80,7 +83,8 @@ class Runs:
             shutil.copytree(self.folder / "run", self.folder / name)
 
     def kinds(self, dataset="people"):
-        return [entry.kind for entry in self.ledger.history(dataset)]
+        """Of all entries but turns."""
+        return [e.kind for e in self.ledger.history(dataset) if e.kind != "resume"]
 
 
 @pytest.fixture
@@ -179,8 +183,9 @@ def test_copies_are_not_second_runs(runs, accountant):
     reading = runs.ledger.status("few").reading
     runs.copied("second", "third")
     original, second = runs.trainer(**options).resume(), runs.trainer("second", **options)
-    with pytest.raises(LedgerError, match=r"taken up before \(turn 1\)"):
-        second.resume()
+    for _ in range(3):
+        with pytest.raises(WentOnElsewhere, match=r"turn 3 is another one's.*begin a new run"):
+            second.resume()
     assert second.steps_taken == 0
     original.fit(loss)
     with pytest.raises(LedgerError, match="has ended"):
@@ -194,8 +199,9 @@ def test_the_first_trainer_does_not_go_on_beside_a_copy(runs):
     first = runs.some(runs.trainer(), 3)
     runs.copied("copy")
     runs.trainer("copy").resume().fit(loss)
-    with pytest.raises(LedgerError, match="has ended"):
-        first.fit(loss)
+    for _ in range(3):
+        with pytest.raises(WentOnElsewhere):
+            first.fit(loss)
     assert runs.steps <= STEPS
 
 
@@ -203,8 +209,9 @@ def test_the_first_trainer_does_not_go_on_beside_an_unfinished_copy(runs):
     first = runs.some(runs.trainer(), 3)
     runs.copied("copy")
     runs.some(runs.trainer("copy").resume(), 2)
-    with pytest.raises(LedgerError, match=r"taken up before \(turn 1\)"):
-        first.fit(loss)
+    for _ in range(3):
+        with pytest.raises(WentOnElsewhere):
+            first.fit(loss)
 
 
 def test_a_backup_is_older_than_the_ledger(runs):
@@ -213,15 +220,94 @@ def test_a_backup_is_older_than_the_ledger(runs):
     runs.some(runs.trainer().resume(), 2)
     shutil.rmtree(runs.folder / "run")
     shutil.copytree(runs.folder / "backup", runs.folder / "run")
-    with pytest.raises(LedgerError, match=r"taken up before \(turn 1\)"):
-        runs.trainer().resume()
+    for _ in range(3):
+        with pytest.raises(WentOnElsewhere):
+            runs.trainer().resume()
 
 
-def test_turns_are_counted_durably(tmp_path):
-    store = Checkpoints(tmp_path / "run", "abc")
-    assert [store.next_turn(), store.next_turn()] == [1, 2]
-    store.close()
-    assert Checkpoints(tmp_path / "run", "abc").next_turn() == 3
+def test_a_process_still_at_work_is_stopped_once_its_copy_goes_on(runs):
+    """Each lot is one turn here: the lot after the one at work is the copy's, or nobody's."""
+    first = runs.trainer()
+    loop = iter(first)
+    runs.open(loop, first, 3)
+    runs.copied("copy")
+    copy = runs.some(runs.trainer("copy").resume(), 2)
+    with pytest.raises(WentOnElsewhere):
+        runs.open(loop, first, STEPS)
+    copy.fit(loss)
+    assert copy.steps_taken == STEPS
+    assert runs.steps == STEPS
+    assert runs.kinds() == ["open", "plan", "reserve", "commit"]
+
+
+@pytest.fixture
+def old(runs, monkeypatch):
+    """A run as the first version left it after four steps and two resumptions."""
+    number = runs.some(runs.trainer(None), 1).record.facts["ledger"]["entry"]
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoints_module, "_FORMAT", "1")
+        patched.setattr(Charge, "stored", lambda self: {"dataset": "people", "entry": number})
+        runs.some(runs.trainer(ledger=False), 4)
+    for turn in (1, 2):
+        runs.ledger.resume("people", number, plan_for().event, turn=turn)
+    folder = runs.folder / "run"
+    (folder / "journal.jsonl").unlink()
+    (folder / "started.journal").write_bytes(b"".join(b"%015d\n" % step for step in range(4)))
+    (folder / "resumed").write_text("2")
+    runs.steps = 4
+    return runs
+
+
+def test_a_folder_of_the_first_version_goes_on_and_its_copy_does_not(old):
+    old.copied("copy")
+    again = old.trainer().resume()
+    assert again.steps_taken == 4
+    old.some(again, 2)
+    for _ in range(3):
+        with pytest.raises(WentOnElsewhere):
+            old.trainer("copy").resume()
+    old.trainer().resume().fit(loss)
+    assert old.steps == STEPS
+    assert old.kinds() == ["open", "plan", "reserve", "commit"]
+    assert old.ledger.verify("people").ok
+
+
+@pytest.mark.parametrize("counted", [None, 1, 3])
+def test_a_folder_of_the_first_version_that_lacks_a_turn_is_a_copy(old, counted):
+    held = old.folder / "run" / "resumed"
+    held.unlink() if counted is None else held.write_text(str(counted))
+    for _ in range(3):
+        with pytest.raises(LedgerError, match="went on elsewhere"):
+            old.trainer().resume()
+    assert old.steps == 4
+
+
+def test_a_run_whose_journal_is_lost_is_refused(runs):
+    """It cannot be told from a copy that had another one's put in its place."""
+    runs.some(runs.trainer(), 4)
+    (runs.folder / "run" / "journal.jsonl").unlink()
+    for _ in range(3):
+        with (
+            pytest.warns(UserWarning, match="cut or replaced"),
+            pytest.raises(LedgerError, match="is that of run"),
+        ):
+            runs.trainer().resume()
+
+
+def test_blocks_of_a_long_run(tmp_path, ledger):
+    """A loop that is left gives back the rest of its block; a process that is killed cannot."""
+    runs = Runs(tmp_path, ledger)
+    plan = TrainingPlan(PoissonLots(5, ROWS), Flat(1.0), 9.0, 500, 1e-5)  # blocks of four
+    runs.some(runs.trainer(plan=plan), 6)
+    assert lots_taken(tmp_path / "run" / "journal.jsonl") == 6
+    killed = runs.trainer(plan=plan).resume()
+    assert killed.steps_taken == 6
+    loop = iter(killed)
+    runs.open(loop, killed, 4)  # steps 6 to 9, of blocks that end at 8 and 12
+    killed._resuming._store._steps._charge = None  # as one who cannot say so any more
+    loop.close()
+    assert runs.trainer(plan=plan).resume().steps_taken == 12
+    assert len([e for e in ledger.history("people") if e.kind == "resume"]) <= 8
 
 
 def test_a_run_goes_on_with_its_own_dataset_alone(runs):
@@ -232,7 +318,7 @@ def test_a_run_goes_on_with_its_own_dataset_alone(runs):
         runs.trainer(dataset="others").resume()
     with pytest.raises(LedgerError, match="make the trainer with that ledger"):
         runs.trainer(ledger=False).resume()
-    assert "resume" not in runs.kinds()
+    assert runs.kinds() == ["open", "plan", "reserve"]
 
 
 # --- trainers -------------------------------------------------------------------------------------
@@ -272,15 +358,16 @@ def test_seeded_coins_before_a_resumption_are_not_forgotten(runs):
 
 def cut_plan(**more):
     lots = PoissonLots(10, 100, max_size=38)
+    more = {"neighbours": "zero-out"} | more
     return TrainingPlan.make(lots, Flat(1.0), noise_multiplier=2.0, steps=5, delta=1e-4, **more)
 
 
 @pytest.mark.parametrize(
     ("accountant", "neighbours", "message"),
     [
-        ("rdp", "add-remove", "accounted up to the budget's epsilon 12.*claimed_epsilon=12"),
-        ("rdp", "replace-one", "accounted for add-remove neighbours"),
-        ("pld", "replace-one", "accounted for add-remove neighbours"),
+        ("rdp", "zero-out", "accounted up to the budget's epsilon 12.*claimed_epsilon=12"),
+        ("rdp", "replace-one", "accounted for zero-out neighbours"),
+        ("pld", "replace-one", "accounted for zero-out neighbours"),
     ],
 )
 def test_the_delta_of_cut_lots_covers_what_the_ledger_states(runs, accountant, neighbours, message):
@@ -291,11 +378,35 @@ def test_the_delta_of_cut_lots_covers_what_the_ledger_states(runs, accountant, n
 
 
 @pytest.mark.parametrize("accountant", ["rdp", "pld"])
-def test_cut_lots_within_what_they_are_accounted_for(runs, accountant):
+def test_cut_lots_under_add_remove_pay_no_delta_and_are_for_that_relation(runs, accountant):
+    plan = cut_plan(accountant=accountant, neighbours="add-remove")
+    runs.ledger.create("blanks", Budget(12.0, 1e-2), neighbours="zero-out")
+    with pytest.raises(LedgerError, match="accounted for add-remove neighbours"):
+        runs.trainer(None, dataset="blanks", plan=plan)
     runs.ledger.create("cut", Budget(12.0, 1e-2))
+    runs.trainer(None, dataset="cut", plan=plan).fit(loss)
+    assert runs.ledger.verify("cut").ok
+
+
+@pytest.mark.parametrize("neighbours", ["zero-out", "replace-one"])
+def test_a_table_beyond_the_declared_size_is_refused_before_anything_is_spent(runs, neighbours):
+    runs.ledger.create("cut", Budget(12.0, 1e-2), neighbours=neighbours)
+    lots = PoissonLots(5, ROWS - 1, max_size=15)
+    plan = TrainingPlan.make(
+        lots, Flat(1.0), noise_multiplier=9.0, steps=5, delta=1e-4, neighbours=neighbours,
+        claimed_epsilon=1.0,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"population .* must be at least the 20 units"):
+        runs.trainer(None, dataset="cut", plan=plan)
+    assert runs.kinds("cut") == ["open"]
+
+
+@pytest.mark.parametrize("accountant", ["rdp", "pld"])
+def test_cut_lots_within_what_they_are_accounted_for(runs, accountant):
+    runs.ledger.create("cut", Budget(12.0, 1e-2), neighbours="zero-out")
     plan = cut_plan(accountant=accountant, claimed_epsilon=12.0)
     runs.trainer(None, dataset="cut", plan=plan).fit(loss)
-    wanted = plan.lots.overflow(plan.steps) * (1 + math.exp(12.0))
+    wanted = plan.lots.overflow(plan.steps, plan.neighbours) * (1 + math.exp(12.0))
     if accountant == "pld":
         (declared,) = [e.data for e in runs.ledger.history("cut") if e.kind == "plan"]
         assert declared["epsilon"] <= 12.0

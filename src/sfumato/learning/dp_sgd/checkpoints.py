@@ -4,7 +4,7 @@ A folder holds one run, readable by its owner only:
 
 =================================  =================================================================
 ``plan.json``                      the digest of the plan; another plan's run is refused
-``started.journal``                one line for every lot, durable *before* the lot is read
+``journal.jsonl``                  which lots may have been read, durable *before* they are
 ``checkpoint-<n>.safetensors``     step, weights, optimizer state and facts; the last two are kept
 ``checkpoint-<n>.part-<k>...``     the rest of its tensors, if files are to be small
 =================================  =================================================================
@@ -29,6 +29,8 @@ Formal guarantees
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -45,15 +47,17 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from sfumato.core import validation
+from sfumato.learning.charging import RunCharge
 from sfumato.learning.dp_sgd.checkpoint_parts import divided, joined
-from sfumato.learning.dp_sgd.journal import Journal
 from sfumato.learning.dp_sgd.optimizer_state import (
     flatten_state,
     load_weights,
     restore_state,
     weights_of,
 )
+from sfumato.learning.dp_sgd.started import StartedSteps
 from sfumato.learning.durable import create, replace_durably
+from sfumato.learning.journal import RunJournal
 
 __all__ = [
     "MOST_BYTES",
@@ -68,8 +72,8 @@ __all__ = [
 MOST_BYTES = 15 * 2**20
 """Of the tensors in one file of a small checkpoint; facts and names come on top."""
 
-_FORMAT = "1"
-_PLAN, _JOURNAL, _TURN = "plan.json", "started.journal", "resumed"
+_FORMAT, _FORMATS = "2", ("1", "2")  # the first one's journal is another file
+_PLAN = "plan.json"
 _NAME = re.compile(r"checkpoint-(\d+)\.safetensors")
 _KEPT = 2
 _DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, OSError)
@@ -108,14 +112,15 @@ class Checkpoints:
         self.digest = validation.name("digest", digest)
         _prepare(self.folder, self.digest)
         self._damaged: set[Path] = set()
-        self._journal = Journal(self.folder / _JOURNAL)
-        self._told = self._told_by_checkpoints()
-        if self._told > self._journal.started:
+        self._steps = StartedSteps(self.folder)
+        known, told = self._steps.started, self._told_by_checkpoints()
+        if told > known:
             warnings.warn(
-                f"the journal in {self.folder} knows of {self._journal.started} started steps, a "
-                f"checkpoint of {self._told}: it was cut or replaced; the larger number counts",
+                f"the journal in {self.folder} knows of {known} started steps, a "
+                f"checkpoint of {told}: it was cut or replaced; the larger number counts",
                 stacklevel=2,
             )
+        self._steps.at_least(told)
 
     # --- what may have happened -----------------------------------------------------------------
 
@@ -126,7 +131,12 @@ class Checkpoints:
         At least the number of calls of :meth:`note_started`, each repetition counted, and at least
         one more than the furthest step that it was called with.
         """
-        return max(self._told, self._journal.started)
+        return self._steps.started
+
+    @property
+    def journal(self) -> RunJournal:
+        """The run's, once the folder was acquired."""
+        return self._steps.journal
 
     def acquire(self) -> None:
         """Makes this the one that writes, and reads again what others wrote in the meantime.
@@ -134,39 +144,45 @@ class Checkpoints:
         Raises:
             ValueError: if another trainer is at work in the folder.
         """
-        self._journal.open()
-        self._told = max(self._told, self._told_by_checkpoints())
+        self._steps.open(self._old_entry())
+        self._steps.at_least(self._told_by_checkpoints())
 
-    def next_turn(self) -> int:
-        """Counts, durably, how often the run was taken up again: 1, 2, ...
-
-        A copy of the folder would count the same numbers again; a ledger accepts each once.
-        """
-        self.acquire()
-        path, unfinished = self.folder / _TURN, self.folder / f".{_TURN}.new"
-        turn = 1 + (int(path.read_text()) if path.exists() else 0)
-        replace_durably(create(unfinished, str(turn).encode()), unfinished, path)
-        return turn
+    def charge_to(self, charge: RunCharge, steps: int) -> None:
+        """From now on the ledger takes the run's turns in, too."""
+        self._steps.charge_to(charge, steps)
 
     def note_started(self, step: int) -> None:
-        """Writes down, durably, that the lot of ``step`` (the first is 0) is about to be read."""
+        """Writes down, durably, that the lot of ``step`` (the first is 0) is about to be read.
+
+        Raises:
+            WentOnElsewhere: if a copy of the folder went on: the lot must not be read.
+        """
         step = validation.at_least("step", step, 0)
-        self._journal.open()
-        self._journal.at_least(self._told)
-        self._journal.append(step)
+        self.acquire()
+        self._steps.note(step)
 
     def _told_by_checkpoints(self) -> int:
         """What the newest readable checkpoint knew of: a journal may be lost."""
+        return int((self._newest_header() or {"started": "0"})["started"])
+
+    def _old_entry(self) -> int | None:
+        """The charge of a run that the first version began; None for others."""
+        header = self._newest_header()
+        if header is None or header["format"] != "1":
+            return None
+        return json.loads(header["facts"])["charge"]["entry"]
+
+    def _newest_header(self) -> dict[str, str] | None:
         for path in reversed(self._files()):
-            try:
-                return int(_header(path)["started"])
-            except _DAMAGE:
-                continue
-        return 0
+            with contextlib.suppress(*_DAMAGE):
+                header = _header(path)
+                if int(header["started"]) >= 0 and header["format"] in _FORMATS:
+                    return header
+        return None
 
     def close(self) -> None:
         """Lets another process write. The process's end does the same."""
-        self._journal.close()
+        self._steps.close()
 
     # --- checkpoints ----------------------------------------------------------------------------
 
@@ -190,7 +206,7 @@ class Checkpoints:
             "facts": json.dumps(checkpoint.facts),
         }
         tensors = _storable(checkpoint.tensors)
-        self._journal.open()
+        self.acquire()
         header["started"] = str(self.started)
         groups, cut = divided(tensors, MOST_BYTES) if self._small else ([tensors], {})
         if self._small:
@@ -214,6 +230,11 @@ class Checkpoints:
             os.close(file)
             raise
         replace_durably(file, unfinished, target)
+
+    def drop_all(self) -> None:
+        """Of a run that was not paid for, and read nothing."""
+        for path in self.folder.glob("checkpoint-*.safetensors"):
+            path.unlink(missing_ok=True)
 
     def _drop_older(self) -> None:
         good = [path for path in self._files() if path not in self._damaged]
@@ -256,13 +277,22 @@ class Checkpoints:
             tensors = joined([tensors, *more], json.loads(header["cut"]))
         if header.pop("sha256") != _seal(header, tensors):
             raise ValueError("its contents do not have the hash that it states")
-        if (header["format"], header["digest"]) != (_FORMAT, self.digest):
+        if header["format"] not in _FORMATS or header["digest"] != self.digest:
             raise ValueError("it was made by another version, or for another plan")
         return Checkpoint(int(header["step"]), tensors, json.loads(header["facts"]))
 
 
 def _prepare(folder: Path, digest: str) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    held = os.open(folder, os.O_RDONLY)
+    try:  # two that begin at once: one writes the plan, the other one compares
+        fcntl.flock(held, fcntl.LOCK_EX)
+        _write_or_compare_plan(folder, digest)
+    finally:
+        os.close(held)
+
+
+def _write_or_compare_plan(folder: Path, digest: str) -> None:
     plan, unfinished = folder / _PLAN, folder / f".{_PLAN}.new"
     if plan.exists():
         try:

@@ -8,6 +8,7 @@ from sfumato.core.records import Record, versions
 from sfumato.learning.dp_sgd.averaging import WeightAverage
 from sfumato.learning.dp_sgd.charging import Charge
 from sfumato.learning.dp_sgd.plan import TrainingPlan
+from sfumato.learning.secret_coins import ModelCoins
 
 if TYPE_CHECKING:
     from sfumato.learning.dp_sgd.resuming import Resuming
@@ -22,12 +23,14 @@ def make(
     charge: Charge,
     average: WeightAverage | None,
     resuming: Resuming,
+    coins: ModelCoins,
 ) -> Record:
     """From the plan and public facts alone."""
     facts: dict[str, Any] = {
         "arithmetic": "floating point, ideal Gaussian assumed",
         "rounding_allowance": step.sum.rounding,
         "noise_source": step.noise.name,
+        "coins_of_the_model": coins.source,
         "parameters": sum(p.numel() for p in step.parameters.values()),
         "optimizer": type(step.optimizer).__name__,
         "averaged": average is not None,

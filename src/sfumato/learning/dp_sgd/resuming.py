@@ -1,13 +1,15 @@
 """Resuming: what a killed run takes up again, and what it counts as taken.
 
 A checkpoint holds the number of steps, weights and the optimizer's state; never a noise key or a
-sampler's state. A journal says, before each lot is read, that it may have been. On resuming, every
-step in the journal counts as taken, also those after the checkpoint, whose weights are lost: they
-were charged and may have been seen. Fresh coins are drawn for the rest.
+sampler's state. A journal says, before each lot is read, that it may have been, and where a ledger
+pays, the ledger has agreed before (:mod:`sfumato.learning.journal`). On resuming, every step in the
+journal counts as taken, also those after the checkpoint, whose weights are lost: they were charged
+and may have been seen. Fresh coins are drawn for the rest.
 
-The first checkpoint, of step 0, is written after the charge and before the first lot is read, so
-that a run can be taken up wherever it was cut off. A process killed between the charge and that
-checkpoint has read nothing; resumed, it is charged again.
+The first checkpoint, of step 0, is written before the charge: a folder that takes no checkpoint
+costs nothing, and a run can be taken up wherever it was cut off. A process killed between that
+checkpoint and the charge has read nothing; gone on with, it is charged then. The charge is found
+by the run's name, so it is made once.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from sfumato.learning.dp_sgd.distributed.state import (
     told_checkpoint,
 )
 from sfumato.learning.dp_sgd.plan import TrainingPlan
+from sfumato.learning.journal import RunJournal
 
 __all__ = ["Resuming"]
 
@@ -70,8 +73,7 @@ class Resuming:
             self._store = self._ranks.by_leader(
                 lambda: Checkpoints(folder, plan.digest, small=small)
             )
-        self._resumed = self._saved = False
-        self._counted = False  # whether the loop to come was counted as a turn
+        self._resumed = self._saved = self._new = False
         self._charge: Charge | None = None
 
     def begin(self, charge: Charge, steps_taken: int) -> None:
@@ -96,9 +98,19 @@ class Resuming:
                 "another trainer went on with this folder meanwhile: make a new trainer and call "
                 "resume()"
             )
-        if charge.entry is not None and not self._counted:  # a loop that was left, and goes on
-            charge.resume(charge.to_dict(), self._plan, store.next_turn())
-        self._resumed, self._counted = True, False
+        store.charge_to(charge.run, self._plan.steps)
+        self._resumed = True
+
+    @property
+    def journal(self) -> RunJournal | None:
+        """The run's, where it has a folder, which was taken; the leader's."""
+        return None if self._store is None else self._store.journal
+
+    def unpaid(self) -> None:
+        """A new run was not paid for, and read nothing: its folder is as it was."""
+        if self._store is not None and self._new:
+            self._store.drop_all()
+            self._saved = self._resumed = False
 
     def end(self) -> None:
         """After a loop: another trainer may take the folder."""
@@ -116,8 +128,9 @@ class Resuming:
         return self._lost
 
     def before_first(self, step: int) -> None:
-        """Before the first lot: a checkpoint to go on from. All ranks at once."""
-        if not self._saved:
+        """Before the charge: a checkpoint to go on from. All ranks at once."""
+        self._new = not self._saved
+        if self._new:
             self._save(step)
             self._saved = True
 
@@ -159,7 +172,7 @@ class Resuming:
         assert self._charge is not None
         more = {
             "plan": self._plan.to_dict(),
-            "charge": self._charge.to_dict(),
+            "charge": self._charge.stored(),
             "private": self._private,
             "lost": self._lost,
             "kinds": self._kinds(),
@@ -190,7 +203,7 @@ class Resuming:
         if not self._wanted:
             raise ValueError("there is nowhere to resume from: make the trainer with checkpoints=")
         read = self._ranks.by_leader(lambda: self._read(charge))
-        self._resumed = self._counted = True
+        self._resumed = True
         found, steps = read or (None, 0)
         steps = self._ranks.leading(lambda: steps)
         found = told_checkpoint(self._ranks, found)
@@ -201,7 +214,8 @@ class Resuming:
         except BaseException:
             self.end()
             raise
-        charge.entry = found.facts["charge"]["entry"]
+        stored = found.facts["charge"]["entry"]
+        charge.entry = self._ranks.leading(lambda: stored if charge.entry is None else charge.entry)
         self._lost = found.facts["lost"] + steps - found.step
         self._private = self._private and bool(found.facts["private"])
         self._saved = True
@@ -233,7 +247,8 @@ class Resuming:
         started = max(found.step, store.started)
         steps = min(self._plan.lots.resume_point(started), self._plan.steps)
         if steps < self._plan.steps:
-            charge.resume(found.facts["charge"], self._plan, store.next_turn())
+            store.charge_to(charge.run, self._plan.steps)
+            charge.resume(found.facts["charge"], self._plan, store.journal)
         else:  # nothing is left to run: only its weights are wanted
             store.close()
         return found, steps

@@ -51,7 +51,17 @@ class Turns:
 
     def hand_in(self, losses: Tensor) -> None:
         """The losses of the batch that is out; raises if they show that something is wrong."""
-        self._advance(losses)
+        try:
+            self._advance(losses)
+        except (TrainingError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            raise TrainingError(
+                f"the gradients of made-up rows could not be formed ({type(error).__name__}: "
+                f"{error}): a part of the model or the loss does not work on a few rows, or on one "
+                "(experts that choose among the rows of a batch, say, which mixes them), or in "
+                "torch.func. Change that part, or freeze its parameters with requires_grad_(False)"
+            ) from error
 
     def _advance(self, losses: Any) -> None:
         try:
