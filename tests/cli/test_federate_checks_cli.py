@@ -334,6 +334,8 @@ def test_a_budget_that_ends_before_the_rounds_is_told(here):
 def test_her_data(capsys, here):
     assert "must be one of" in join(capsys, here, data="nothing")
     assert "--part must be" in join(capsys, here, "--part", "3/3")
+    own = ("--part", "0/3", "--declared", "patients.toml")
+    assert "depends on all of them" in join(capsys, here, *own, data="patients.csv")
     planned(shape=(1, 28, 28)).save(here / "plan.json")
     assert "1 x 28 x 28" in join(capsys, here)
     planned(classes=9).save(here / "plan.json")

@@ -203,3 +203,23 @@ def test_answers_of_neighbouring_tables_differ_in_numbers_alone(small, local):
     assert first.state == second.state
     noise = [Contribution.from_bytes(m, first.length).numbers for m in (one, two)]
     assert np.linalg.norm(noise[0] - noise[1]) <= first.federation.work.clip * (1 + 1e-5)
+
+
+def test_a_copy_of_what_she_remembers_gives_no_answers_beside_it(small, local, tmp_path):
+    """With a ledger: her answers of all copies together are those she agreed to."""
+    ledger = Ledger(tmp_path / "hers.db")
+    ledger.create("rows", Budget(1e6, 1e-5), unit="client", neighbours="zero-out")
+    state: dict[str, bytes] = {}
+    options = {"ledger": ledger, "dataset": "rows"}
+    member = small.member(local, state=state, **options)
+    answer(member, order_for(member, 0))
+    copied = dict(state)
+    answer(member, order_for(member, 1))
+    copy = small.member(local, state=copied, **options)
+    for attempt in (2, 3):  # refused for good, and nothing charged for it
+        with pytest.raises(Refusal, match="went on elsewhere"):
+            answer(copy, order_for(copy, attempt))
+    answer(member, order_for(member, 2))
+    assert [e.kind for e in ledger.history("rows")].count("reserve") == 3
+    assert ledger.verify("rows").ok
+    ledger.close()

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from sfumato.core.randomness import SeededCoins
+from sfumato.core.randomness import SYSTEM, SeededCoins
 from sfumato.federated.layout import Layout
 from sfumato.federated.local import LocalData, LocalModel, row_losses
 from sfumato.federated.works import (
@@ -49,6 +49,32 @@ def test_an_update_is_bounded_whatever_the_rows_are(model, work, bad):
     assert np.isfinite(found).all()
     if work.extra:
         assert found[-1] in (-0.5, 0.5)
+
+
+@pytest.mark.parametrize("work", [ClientUpdates(), LotGradients(1.0, 1.0, 20)])
+def test_what_the_model_draws_comes_from_the_participants_coins(work):
+    """Whoever sends the weights may know torch's seed."""
+    torch.manual_seed(0)
+    made = LocalModel(nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3)))
+    weights, found = made.layout.read(made.model), []
+    for coins in (SeededCoins(1), SeededCoins(1), SeededCoins(2), SYSTEM, SYSTEM):
+        torch.manual_seed(0)
+        before = torch.get_rng_state()
+        found.append(work.contribution(data(made, 20), weights, 1.0, coins))
+        assert torch.equal(torch.get_rng_state(), before)
+    assert np.array_equal(found[0], found[1])
+    for one in range(1, 5):
+        for two in range(one):
+            assert (one, two) == (1, 0) or not np.array_equal(found[one], found[two])
+
+
+def test_local_rows_are_drawn_by_more_than_32_bits(model):
+    """A seed of torch's is known after 2^32 tries."""
+    states = []
+    data(model, 5).trained(model.first, lambda _, g: states.append(g.get_state()), SYSTEM)
+    seeds = states[0][:8].view(torch.int64).item(), states[0][24:].view(torch.uint8)
+    again = torch.Generator().manual_seed(seeds[0])
+    assert not torch.equal(again.get_state()[24:], seeds[1])
 
 
 def test_a_long_update_reaches_its_bound_and_a_short_one_is_left_alone(model):

@@ -77,14 +77,12 @@ def check_folder(federation: Federation, folder: Path, dataset: str | None) -> N
 
 def rounds_sent(folder: Path) -> int:
     """How many rounds of the run in a server's folder were sent, or may have been."""
-    from sfumato.federated.server_state import ServerState
-    from sfumato.learning.dp_sgd.journal import Journal
+    from sfumato.federated.server_state import ServerState, rounds_noted
     from sfumato.learning.runs.folder import RunFolder
 
     curator = RunFolder(folder / "run").curator
     state = ServerState.load(curator)
-    noted = Journal(curator / "rounds.journal").started
-    return max(0 if state is None else state.attempts, noted)
+    return max(0 if state is None else state.attempts, rounds_noted(curator))
 
 
 # --- ledgers ------------------------------------------------------------------------------------

@@ -284,6 +284,11 @@ def join(
     check_authority(authority)
     _check_directory(federation, directory, held)
     check_secret_sum_key(federation, sum_key)
+    if part is not None and declared is not None:
+        raise ValueError(
+            "--part must be left out for data of your own: which rows are in a part depends on all "
+            "of them. Give a file of her rows"
+        )
     limit = check_member_ledger(federation, ledger, dataset)
     plan = {
         "federation": federation.to_dict(),

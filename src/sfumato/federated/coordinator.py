@@ -3,8 +3,9 @@
 Before the first round: does the budget allow all that are left? Before each: are there as many
 participants as it needs? If not, it waits, and nothing is charged. Then, in this order:
 
-1. the attempt is noted on disk, and the ledger is charged for what the round's release tells those
-   who see released models (if the budget does not allow it, the note is taken back);
+1. the attempt is a turn of the run (:mod:`sfumato.learning.journal`): on disk first, and then in
+   the ledger, together with the charge for what the round's release tells those who see released
+   models (if the budget does not allow it, the turn is taken back);
 2. orders go out to the participants that coins chose;
 3. contributions are checked, clipped again where they can be seen, and summed;
 4. noise, if the server adds it; the sum is divided by a fixed number; the weights move;
@@ -13,8 +14,9 @@ participants as it needs? If not, it waits, and nothing is charged. Then, in thi
 An attempt is never sent twice. A process that dies after 1 has charged for a round that may have
 been seen; the next one begins at the next attempt, and all attempts together are never more than
 the federation's rounds. So a crash costs utility, and the ledger's total is exactly the rounds
-sent. Who does not answer, answers nonsense or dies costs her part of the round alone. If nobody's
-answer is of use three times in a row, the run stops rather than spend the rest.
+sent. A copy of the folder that went on elsewhere is refused. Who does not answer, answers nonsense
+or dies costs her part of the round alone. If nobody's answer is of use three times in a row, the
+run stops rather than spend the rest.
 """
 
 from __future__ import annotations
@@ -41,18 +43,18 @@ from sfumato.federated.noises import SharedNoise
 from sfumato.federated.orders import Order
 from sfumato.federated.rounds import Collect, Collected, Traffic, carry_out, collect_plainly
 from sfumato.federated.scales import noise_scales
-from sfumato.federated.server_state import ServerState
+from sfumato.federated.server_state import JOURNAL, ServerState, rounds_noted
 from sfumato.federated.sums import HiddenSum, MaskedSum
 from sfumato.federated.views import RELEASED, round_event
 from sfumato.federated.watching import RoundFacts, nobody
 from sfumato.federated.works import ClientUpdates
 from sfumato.learning.dp_sgd.draws import bernoulli
-from sfumato.learning.dp_sgd.journal import Journal
 from sfumato.learning.durable import write_whole
+from sfumato.learning.journal import RunJournal
 from sfumato.learning.recipes.evaluating import accuracy_of
 from sfumato.learning.runs.folder import RunFolder
-from sfumato.ledger import BudgetExceeded, Ledger
-from sfumato.ledger.spending import Spending
+from sfumato.ledger import BudgetExceeded, Ledger, Spending, Turn
+from sfumato.ledger.turns import went_on_elsewhere
 
 if TYPE_CHECKING:
     from sfumato.federated.secure.ckks_keys import CkksPublic
@@ -159,11 +161,12 @@ class Coordinator:
 
     # --- beginning, and going on ----------------------------------------------------------------
 
-    def _begin(self) -> tuple[str, ServerState, Journal | None]:
+    def _begin(self) -> tuple[str, ServerState, RunJournal]:
         first = self.layout.read(self._model)
         fresh = ServerState(first, np.zeros_like(first), self.federation.work.clip)
         if self._folder is None:
-            return secrets.token_hex(8), fresh, None
+            run = secrets.token_hex(8)
+            return run, fresh, RunJournal(None, "", run=run)
         if not self._folder.begun:
             run = secrets.token_hex(8)
             charged = None if self._ledger is None else self._dataset
@@ -172,10 +175,30 @@ class Coordinator:
         asked = self._folder.request()
         self._require_same(asked)
         state = ServerState.load(self._folder.curator) or fresh
-        journal = Journal(self._folder.curator / "rounds.journal")
-        journal.open()
-        state.attempts = max(state.attempts, journal.started)
+        journal = RunJournal(
+            self._folder.curator / JOURNAL,
+            f"folder must not be in use, but another process is at work in {self._folder.path}: "
+            "end it, or give this run a folder of its own",
+            run=asked["run"],
+        )
+        state.attempts = max(state.attempts, rounds_noted(self._folder.curator))
+        try:
+            self._agree(journal, state.attempts)
+        except BaseException:
+            journal.close()
+            raise
+        state.attempts = max(state.attempts, journal.lots)
         return asked["run"], state, journal
+
+    def _agree(self, journal: RunJournal, attempts: int) -> None:
+        """Refuses a copy of a run that went on elsewhere, and nothing is charged for it."""
+        if self._ledger is None:
+            return
+        journal.charge_to(self._ledger, self._dataset, each=True)
+        journal.agree()
+        following = _key(journal.run, attempts)  # of runs whose rounds had keys, and no turns
+        if not journal.number and self._ledger.reservation(self._dataset, following) is not None:
+            raise went_on_elsewhere(self._dataset, journal.run, attempts + 1)
 
     def _require_same(self, asked: dict[str, Any]) -> None:
         assert self._folder is not None
@@ -213,8 +236,7 @@ class Coordinator:
                 self._round()
             return self._finish()
         finally:
-            if self._journal is not None:
-                self._journal.close()
+            self._journal.close()
 
     def _require_budget(self) -> None:
         """All rounds that are left, or none: half a training is of no use to anyone."""
@@ -257,14 +279,7 @@ class Coordinator:
 
     def _round(self) -> None:
         started, attempt = time.monotonic(), self.state.attempts
-        if self._journal is not None:
-            self._journal.append(attempt)
-        try:
-            spending = self._charge(attempt)
-        except BudgetExceeded:  # nothing was spent, nothing will be sent: it may be tried again
-            if self._journal is not None:
-                self._journal.take_back()
-            raise
+        spending = self._journal.take(attempt + 1, lambda turn: self._charge(attempt, turn))
         self.state.attempts = attempt + 1
         asked = self._choose()
         order = Order(
@@ -294,23 +309,18 @@ class Coordinator:
         )
         self._note_use(len(asked), collected, traffic)
 
-    def _charge(self, attempt: int) -> Spending | None:
+    def _charge(self, attempt: int, turn: Turn) -> Spending | None:
         if self._ledger is None:
             return None
-        spending = self._ledger.spend(
+        return self._ledger.spend(
             self._dataset,
             self._event,
             analyst=self._analyst,
-            key=f"{self.run}:{attempt}",
+            key=_key(self.run, attempt),
             request={"run": self.run, "attempt": attempt},
             label=f"{self.federation.name}, round {attempt + 1}",
+            turn=None if self._folder is None else turn,
         )
-        if spending.repeated:
-            raise ValueError(
-                f"round {attempt + 1} of run {self.run!r} was sent and charged before: this folder "
-                "is an older copy of a run that went on elsewhere"
-            )
-        return spending
 
     def _choose(self) -> list[str]:
         """Each participant by a coin of her own."""
@@ -403,6 +413,11 @@ class Coordinator:
             facts=facts,
             software=versions("torch", "numpy"),
         )
+
+
+def _key(run: str, attempt: int) -> str:
+    """Of a round's charge."""
+    return f"{run}:{attempt}"
 
 
 def _arithmetic(federation: Federation) -> str:

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sfumato.core import validation
-from sfumato.core.randomness import Coins
+from sfumato.core.randomness import Coins, SeededCoins
 from sfumato.federated.layout import Layout, Vector
 from sfumato.learning.dp_sgd.lot_sums import LotSums
 from sfumato.learning.dp_sgd.recording import trainable
+from sfumato.learning.secret_coins import ModelCoins, secret_generator
 
 __all__ = ["LocalData", "LocalModel", "row_losses"]
 
@@ -97,16 +98,29 @@ class LocalData:
     def trained(
         self, weights: Vector, train: Callable[[LocalData, torch.Generator], None], coins: Coins
     ) -> Vector:
-        """The weights after local training from the shared ones."""
+        """The weights after local training from the shared ones.
+
+        Which rows are drawn, and what the model draws, comes from ``coins`` alone: whoever sent the
+        weights, or trains beside her, knows neither.
+        """
         self.layout.write(self.model, weights)
-        generator = torch.Generator().manual_seed(int(coins.words(1)[0] >> 1))
-        train(self, generator)
+        generator = secret_generator("cpu", coins)
+        with ModelCoins(_other_than(coins)).batch():
+            train(self, generator)
         return self.layout.read(self.model)
 
     def clipped_sum(
-        self, weights: Vector, lot: tuple[Tensor, ...], clip: float
+        self, weights: Vector, lot: tuple[Tensor, ...], clip: float, coins: Coins
     ) -> NDArray[np.float64]:
-        """The sum of the lot's gradients at the shared weights, each of norm ``clip`` at most."""
+        """The sum of the lot's gradients at the shared weights, each of norm ``clip`` at most.
+
+        What the model draws comes from ``coins``.
+        """
         self.layout.write(self.model, weights)
-        found = self._model.sums(self.inputs).clipped(lot, clip)
+        found = self._model.sums(self.inputs).clipped(lot, clip, _other_than(coins))
         return torch.cat([found[name].flatten() for name in self.layout.names]).cpu().numpy()
+
+
+def _other_than(coins: Coins) -> Coins:
+    """Of test coins another stream each time, one word further; all others as they are."""
+    return SeededCoins(int(coins.words(1)[0])) if isinstance(coins, SeededCoins) else coins

@@ -9,15 +9,17 @@ What she promises herself, whatever the server asks:
 - she answers no more orders of a federation than ``most_answers``, of all its runs together, so
   that her guarantee against the server does not rest on the server's word;
 - her own ledger, if she has one, is charged before a row is read, by what a message tells who
-  receives it.
+  receives it. Each answer is a turn there (:mod:`sfumato.learning.journal`): a copy of ``state``,
+  or an older one, gives no answers beside it.
 
 An answer's size, and what she raises, do not depend on her rows.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import MutableMapping
+from collections.abc import Generator, MutableMapping
 from typing import Any, final
 
 import numpy as np
@@ -34,6 +36,7 @@ from sfumato.federated.orders import Contribution, Order
 from sfumato.federated.refusals import (
     ANSWERED,
     CHARGED,
+    COPIED,
     NO_PLAIN_SUMS,
     USED_UP,
     Refusal,
@@ -43,11 +46,39 @@ from sfumato.federated.scales import noise_scales
 from sfumato.federated.sums import PlainSum
 from sfumato.federated.views import message_event
 from sfumato.federated.works import LotGradients
-from sfumato.ledger import Ledger
+from sfumato.learning.journal import RunJournal
+from sfumato.ledger import Ledger, Turn, WentOnElsewhere
 
 __all__ = ["Member", "Refusal"]
 
-_ANSWERED = "answered"
+_ANSWERED, _TURNS = "answered", "turns"
+_REMEMBERED = 16
+
+
+@final
+class _Remembered:
+    """Lines in a participant's memory: the first one and the last few, which is what turns need."""
+
+    def __init__(self, state: MutableMapping[str, bytes], key: str) -> None:
+        self._state, self._key = state, key
+        self.entries: list[dict[str, Any] | None] = json.loads(state.get(key, b"[]"))
+
+    def write(self, entry: dict[str, Any]) -> None:
+        """Remembered when it returns."""
+        kept = [*self.entries, entry]
+        self.entries = [*kept[:1], *kept[1:][-_REMEMBERED:]]
+        self._state[self._key] = json.dumps(self.entries).encode()
+
+    def close(self) -> None:
+        """Whoever has the memory, has this."""
+
+
+@contextlib.contextmanager
+def _as_refusal() -> Generator[None]:
+    try:
+        yield
+    except WentOnElsewhere as error:
+        raise Refusal(str(error), COPIED) from None
 
 
 @final
@@ -148,26 +179,41 @@ class Member:
         if held["count"] >= self.most_answers:
             given = f"{self.most_answers} answers were agreed to, and all were given"
             raise Refusal(given, USED_UP)
+        journal = None if self.ledger is None else self._journal(self.ledger)
         last = held["last"] | {order.run: order.attempt}
         kept = {"count": held["count"] + 1, "last": last}
         self.state[key] = json.dumps(kept).encode()
-        if self.ledger is not None:
-            self._charge(order, self.ledger)
+        if self.ledger is not None and journal is not None:
+            self._charge(order, self.ledger, journal)
 
-    def _charge(self, order: Order, ledger: Ledger) -> None:
+    def _journal(self, ledger: Ledger) -> RunJournal:
+        """Her turns; a copy of what she remembers is refused before it remembers more."""
+        journal = RunJournal(_Remembered(self.state, f"{_TURNS}:{self.federation.digest}"))
+        journal.charge_to(ledger, self.dataset, each=True)
+        with _as_refusal():
+            journal.agree()
+        return journal
+
+    def _charge(self, order: Order, ledger: Ledger, journal: RunJournal) -> None:
         asked: dict[str, Any] = {"run": order.run, "attempt": order.attempt}
-        spending = ledger.spend(
-            self.dataset,
-            message_event(self.federation),
-            key=f"{order.run}:{order.attempt}",
-            request=asked,
-            label=f"{self.federation.name}, round {order.attempt + 1}",
-        )
-        if spending.repeated:
+        key = f"{order.run}:{order.attempt}"
+        if ledger.reservation(self.dataset, key) is not None:
             before = f"attempt {order.attempt} of {order.run!r} was charged before"
             raise Refusal(before, CHARGED)
-        with spending:
-            spending.commit(asked)  # what is sent is not kept: it may be sent, and is charged
+
+        def accept(turn: Turn) -> None:
+            with ledger.spend(
+                self.dataset,
+                message_event(self.federation),
+                key=key,
+                request=asked,
+                label=f"{self.federation.name}, round {order.attempt + 1}",
+                turn=turn,
+            ) as spending:
+                spending.commit(asked)  # what is sent is not kept: it may be sent, and is charged
+
+        with _as_refusal():
+            journal.take(journal.lots + 1, accept)
 
     def raw(self, order: Order) -> NDArray[np.float64]:
         """Her contribution before noise; an order can be followed once."""

@@ -15,10 +15,13 @@ import numpy as np
 from safetensors.numpy import load, save
 
 from sfumato.federated.layout import Vector
+from sfumato.learning.dp_sgd.started import counted_slots
 from sfumato.learning.durable import write_whole
+from sfumato.learning.journal import lots_taken
 
-__all__ = ["ServerState"]
+__all__ = ["JOURNAL", "ServerState", "rounds_noted"]
 
+JOURNAL, _OLD_JOURNAL = "journal.jsonl", "rounds.journal"
 _FILE, _HEADER = "server.safetensors", "sfumato"
 
 
@@ -75,3 +78,8 @@ class ServerState:
         held: dict[str, Any] = json.loads(json.loads(data[8 : 8 + size])["__metadata__"][_HEADER])
         sealed = arrays["sealed"].tobytes()
         return cls(arrays["weights"], arrays["velocity"], **held, sealed=sealed)
+
+
+def rounds_noted(folder: Path) -> int:
+    """How many rounds were sent, or may have been, by the journals in a folder."""
+    return max(lots_taken(folder / JOURNAL), counted_slots(folder / _OLD_JOURNAL))

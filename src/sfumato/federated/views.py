@@ -18,8 +18,8 @@ everyone else, the server included.
 
 *Central noise*, multiplier z, participants asked with probability q: each round is a
 Poisson-sampled Gaussian release (q, z) to the first observer (McMahan et al., arXiv:1710.06963,
-with this package's accountants), a Gaussian release to the second, and no private release at all
-to the server, who has contributions before noise.
+with this package's accountants), a Gaussian release to the second, for whom nothing is sampled, and
+no private release at all to the server, who has contributions before noise.
 
 *Local noise*: one message is a Gaussian release of multiplier z to the server. A released sum has
 the noise of at least ``least`` participants that is unknown to who looks, and of as many more as
@@ -29,16 +29,31 @@ participants, whose own noise comes and goes with them.
 *Shared noise* under a masked sum: :mod:`~sfumato.federated.integer_noise`, the same to server and
 released models, for ``least`` = survivors less colluders.
 
-*Relations.* Where the server adds the noise, add or remove: a participant who is not there leaves
-the rest as it is (not so under masks, where one less may be too few for a sum: zero-out). Where
-participants add noise themselves, one who is not there takes her noise along, so that the relation
-is zero-out: she takes part, and her contribution is zeros. For records it is add or remove
-throughout: their number changes nobody's noise.
+*Relations* (:func:`relation_of`). An observer's whole transcript counts: numbers, and names, how
+many, which rounds there are. Fix everybody else and all coins but those of noise and of the choice
+of participants.
+
+- *Records*, every observer: add or remove. One record more or less changes its owner's numbers
+  alone. Who is asked, who answers, how many bytes and how many rounds there are is the same: a
+  participant without rows answers like any other.
+- *Clients*, released models, central noise, plain sums: add or remove. A client who is not there
+  leaves all other coins as they are, so a round is a Poisson sample with or without her. Names are
+  not seen. What could be seen is whether rounds take place at all: where nobody is there, or
+  nobody's answer is of use three times in a row, the coordinator stops. So the view is given for
+  federations in which one other participant answers (:attr:`View.given`).
+- *Clients*, everything else: zero-out. She is asked, answers, and is on every list as before; her
+  contribution is zeros. Add or remove would be false. Who is not there is on no list: over T rounds
+  that is told with probability 1 - (1 - q)^T, whatever the noise. Where participants add noise,
+  one who is not there takes hers along. Under masks, and where noise has to be that of ``least``,
+  one less may be too few for a sum.
+- *Selected gradients*: replace one participant's data. Zero-out is not claimed.
+
+The time that a participant takes is seen by the server and is not covered; see the threat model.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 from sfumato.core.events import (
@@ -50,8 +65,8 @@ from sfumato.core.events import (
 )
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.neighbours import Neighbours
-from sfumato.federated.noises import CentralNoise, LocalNoise, SharedNoise
-from sfumato.federated.sums import HiddenSum, MaskedSum, PlainSum
+from sfumato.federated.noises import CentralNoise, LocalNoise, NoNoise, SharedNoise
+from sfumato.federated.sums import HiddenSum, PlainSum
 from sfumato.federated.works import SelectedGradients
 
 if TYPE_CHECKING:
@@ -64,6 +79,7 @@ __all__ = [
     "WITH_NAMES",
     "View",
     "message_event",
+    "relation_of",
     "round_event",
     "views_of",
 ]
@@ -72,6 +88,7 @@ RELEASED = "released models"
 WITH_NAMES = "released models and who took part"
 SERVER = "server"
 WITH_KEY = "server and one participant"
+_COMPANY = "another participant is there and answers: a run without any answer stops"
 
 
 @final
@@ -82,12 +99,15 @@ class View:
     Attributes:
         observer: who.
         sees: what, in words.
-        event: of all rounds; one that promises nothing where there is no guarantee.
+        event: of all rounds; one that promises nothing where there is no guarantee. Its relation is
+            one under which everything that the observer sees is covered.
+        given: what has to be so for that, and is not enforced; empty if nothing.
     """
 
     observer: str
     sees: str
     event: Event
+    given: str = ""
 
     def guarantee(self, delta: float) -> Guarantee:
         """By the tightest accountant there is; epsilon is infinite where nothing is promised."""
@@ -98,21 +118,39 @@ class View:
     def to_dict(self, delta: float) -> dict[str, Any]:
         """JSON-ready."""
         found = {"observer": self.observer, "sees": self.sees, "event": self.event.to_dict()}
+        found |= {"given": self.given} if self.given else {}
         return found | self.guarantee(delta).to_dict()
 
 
 def views_of(federation: Federation) -> tuple[View, ...]:
     """All observers, those who see least first."""
-    released = View(RELEASED, "the weights after every round", _all(federation, RELEASED))
+    absent = relation_of(federation, RELEASED) is Neighbours.ADD_REMOVE
+    given = _COMPANY if absent and federation.work.unit == "client" else ""
+    released = View(RELEASED, "the weights after every round", _all(federation, RELEASED), given)
     found = [released]
     if federation.participation < 1 and _all(federation, WITH_NAMES) != released.event:
-        sees = "the weights, and who was asked in which round"
+        sees = "the weights, and who was asked in which round and answered"
         found.append(View(WITH_NAMES, sees, _all(federation, WITH_NAMES)))
     found.append(View(SERVER, _server_sees(federation), _all(federation, SERVER)))
     if isinstance(federation.sums, HiddenSum):
         sees = "every contribution: one participant's key opens them all"
         found.append(View(WITH_KEY, sees, _all(federation, WITH_KEY)))
     return tuple(found)
+
+
+def relation_of(federation: Federation, observer: str) -> Neighbours:
+    """The relation under which everything that an observer sees is covered: see the module."""
+    work = federation.work
+    if isinstance(work, SelectedGradients):
+        return Neighbours.REPLACE_ONE
+    if work.unit != "client":
+        return Neighbours.ADD_REMOVE
+    hides_presence = isinstance(federation.noise, CentralNoise | NoNoise) and isinstance(
+        federation.sums, PlainSum
+    )
+    if observer == RELEASED and hides_presence:
+        return Neighbours.ADD_REMOVE
+    return Neighbours.ZERO_OUT
 
 
 def _all(federation: Federation, observer: str) -> Event:
@@ -137,7 +175,7 @@ def round_event(federation: Federation, observer: str) -> Event:
     if isinstance(noise, LocalNoise):
         seen_alone = observer == WITH_KEY or (observer == SERVER and not federation.sums.hides)
         multiplier = noise.multiplier * (1.0 if seen_alone else noise.least**0.5)
-        return _by_participants(federation, GaussianEvent(multiplier, unit=work.unit))
+        return _by_participants(federation, GaussianEvent(multiplier, unit=work.unit), observer)
     if isinstance(noise, SharedNoise):
         from sfumato.federated.shared import shared_round
 
@@ -158,19 +196,15 @@ def _central(federation: Federation, multiplier: float, observer: str) -> Event:
     work = federation.work
     if observer == SERVER:
         return NotPrivateEvent(unit=work.unit)
-    if work.unit == "client" and isinstance(federation.sums, MaskedSum):
-        # Without her there may be too few for a sum: that she takes part is not hidden.
-        return GaussianEvent(multiplier, Neighbours.ZERO_OUT, work.unit)
     rate = work.sample_rate
     if work.unit == "client" and observer == RELEASED:
         rate = federation.participation
-    return _sampled(GaussianEvent(multiplier, unit=work.unit), rate)
+    return _sampled(GaussianEvent(multiplier, relation_of(federation, observer), work.unit), rate)
 
 
-def _by_participants(federation: Federation, noise: GaussianEvent) -> Event:
-    """Noise that participants add."""
-    if federation.work.unit == "client":
-        return GaussianEvent(noise.noise_multiplier, Neighbours.ZERO_OUT, noise.unit)
+def _by_participants(federation: Federation, noise: GaussianEvent, observer: str) -> Event:
+    """Noise that participants add. Their coins for records are theirs; none hides a client."""
+    noise = replace(noise, neighbours=relation_of(federation, observer))
     return _sampled(noise, federation.work.sample_rate)
 
 

@@ -201,7 +201,8 @@ class LotGradients(Work):
     ) -> NDArray[np.float64]:
         """The clipped sum over a fresh Poisson lot."""
         chosen = bernoulli(local.rows, math.floor(self.lot_rate * 2**64), coins)
-        found = local.clipped_sum(weights, rows_of(chosen, (local.inputs, local.labels)), clip)
+        lot = rows_of(chosen, (local.inputs, local.labels))
+        found = local.clipped_sum(weights, lot, clip, coins)
         return np.nan_to_num(found, nan=0.0, posinf=0.0, neginf=0.0)
 
 

@@ -5,7 +5,7 @@
     ...     epsilon=2.0, delta=1e-6, rounds=10, clip=1.0, dimension=1000, clients=50, n_min=40,
     ...     bits=20)
     >>> account(noise.event(10), 1e-6, accountant="rdp")
-    Guarantee: epsilon 2, delta 1e-06, blank out one client
+    Guarantee: epsilon 2, delta 1e-06, blank out the data of one client
     >>> updates = np.random.default_rng(1).normal(size=(50, 1000)) / 100
     >>> sent = [noise.message(update, seed=1) for update in updates]
     >>> total = np.sum(sent, axis=0)  # what a secure sum shows the server, and nothing else
