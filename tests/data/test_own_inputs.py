@@ -50,7 +50,7 @@ def test_what_is_refused(tmp_path):
         ("a.csv", PATIENTS, "columns must be in .*city"),
         ("a.csv", None, "unless columns of a table are declared"),
         ("a.csv", pictures, "unless columns of a table are declared"),
-        ("a.txt", PATIENTS, r"inputs must be a file \.npy, \.csv"),
+        ("a.txt", PATIENTS, r"inputs must be a file \.parquet, \.csv"),
         ("a.npy", None, "without Python objects"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -118,6 +118,56 @@ def get(
         console().print(str(path), soft_wrap=True, markup=False)
 
 
+@app.command()
+def convert(
+    file: Annotated[Path, typer.Argument(help="A file of delimited text, also packed (.gz).")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The .parquet file to write; else beside FILE."),
+    ] = None,
+    delimiter: Annotated[
+        str | None,
+        typer.Option("--delimiter", help="Between cells; else a comma, a tab for .tsv."),
+    ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option("--encoding", help="Such as latin-1; else by the file's mark, or UTF-8."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Makes a Parquet file of delimited text of any kind, strictly.
+
+    Where a CSV file is asked or learned from, one line is one row, and a line break ends a row also
+    in quotes. A file whose cells hold line breaks, or which has semicolons, UTF-16 or Latin-1,
+    becomes a Parquet file first. Here quotes hold line breaks together. Whatever can be read in two
+    ways is an error with its line: a quote that is not closed or stands inside a cell, a row with
+    more or fewer cells than the first line names, bytes of another encoding.
+
+    Every column is text and an empty cell is missing, as in a CSV file (--type age=float64). The
+    errors and the number of rows are for the curator, who looks at what came out.
+
+    Example: sfumato data convert notes.csv --out notes.parquet
+
+    Example: sfumato data convert visits.csv --delimiter ";" --encoding latin-1
+    """
+    from sfumato.data.conversion import convert as made_of
+
+    between = "\t" if delimiter == r"\t" else delimiter
+    done = made_of(file, out, delimiter=between, encoding=encoding)
+    if as_json:
+        print_json(
+            {
+                "path": str(done.path),
+                "columns": list(done.columns),
+                "rows": done.rows,
+                "rows_with_line_breaks": done.broken,
+            }
+        )
+        return
+    told = f"{done.rows:,} rows of {len(done.columns)} columns, {done.broken:,} with line breaks"
+    console().print(f"{done.path}\n{told} (for the curator)", soft_wrap=True, markup=False)
+
+
 def _get_table(name: str, out: Path | None) -> Path:
     from sfumato.data import table_path
 

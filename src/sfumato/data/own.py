@@ -25,15 +25,10 @@ from sfumato.core import validation
 from sfumato.core.functions import function_named, names_function
 from sfumato.data.declarations import Declaration, declaration_of
 from sfumato.data.declared import Features, Pictures
+from sfumato.data.delimited import files_at
 from sfumato.data.examples import Dataset, Examples
 from sfumato.data.own_images import pictures_of_arrays, pictures_of_folder
-from sfumato.data.own_tables import (
-    columns_of,
-    numpy_arrays,
-    table_of_csv,
-    table_of_numpy,
-    table_of_parquet,
-)
+from sfumato.data.own_tables import TABLES, columns_of, numpy_arrays, table_of
 from sfumato.data.values import identities
 
 __all__ = ["Source", "load_own"]
@@ -52,9 +47,10 @@ def load_own(
     """The data at ``source`` as it was declared.
 
     Args:
-        source: for :class:`Features` a file ``.parquet``, ``.csv``, ``.npy`` or ``.npz``; for
-            :class:`Pictures` a folder with a sub-folder for each class, or a file ``.npz``; for
-            both a function without arguments, as ``"module:function"`` or itself.
+        source: for :class:`Features` a file ``.parquet``, ``.csv``, ``.tsv`` (also ``.gz``, and
+            several by a star in the name), ``.npy`` or ``.npz``; for :class:`Pictures` a folder
+            with a sub-folder for each class, or a file ``.npz``; for both a function without
+            arguments, as ``"module:function"`` or itself.
         declared: what is public about it. A :class:`Declaration` may name the column of owners,
             which is then read for the rows to train on; an owner that is missing is no error.
         test: where the examples to test on are. Rows are not split here, since by their order
@@ -94,7 +90,7 @@ def _read(source: Source, declared: Features | Pictures, owner: str | None = Non
     path = Path(source)
     if not path.exists() and isinstance(source, str) and names_function(source):
         return _of_function(function_named("source", source), declared, owner)
-    if not path.exists():
+    if not all(one.exists() for one in files_at(path) or [path]):
         raise FileNotFoundError(f"source must be there, got {str(source)!r}")
     suffix = "" if path.is_dir() else path.suffix.lower()
     if isinstance(declared, Pictures):
@@ -103,15 +99,10 @@ def _read(source: Source, declared: Features | Pictures, owner: str | None = Non
         if suffix == ".npz":
             return *pictures_of_arrays(numpy_arrays(path), declared), None
         validation.fail("source", "for pictures a folder or a file .npz", str(source))
-    readers = {
-        ".parquet": table_of_parquet,
-        ".csv": table_of_csv,
-        ".npy": table_of_numpy,
-        ".npz": table_of_numpy,
-    }
-    if suffix not in readers:
-        validation.fail("source", f"for features a file {', '.join(readers)}", str(source))
-    return _featured(readers[suffix](path, _names(declared, owner)), declared, owner)
+    table = None if path.is_dir() else table_of(path, _names(declared, owner))
+    if table is None:
+        validation.fail("source", f"for features a file {', '.join(TABLES)}", str(source))
+    return _featured(table, declared, owner)
 
 
 def _names(declared: Features, owner: str | None) -> tuple[str, ...]:

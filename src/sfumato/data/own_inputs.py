@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from sfumato.core import validation
 from sfumato.data.declarations import Declaration, declaration_of
 from sfumato.data.declared import Features, Pictures
-from sfumato.data.own_tables import numpy_arrays, table_of_csv, table_of_numpy, table_of_parquet
+from sfumato.data.delimited import files_at
+from sfumato.data.own_tables import TABLES, numpy_arrays, table_of
 
 __all__ = ["load_inputs"]
-
-_TABLES = {".csv": table_of_csv, ".parquet": table_of_parquet, ".npz": table_of_numpy}
 
 
 def load_inputs(
@@ -24,7 +23,8 @@ def load_inputs(
 
     Args:
         source: a file ``.npy`` of inputs as the data set holds them (a table's are stretched to 0
-            to 1), or a table ``.csv``, ``.parquet`` or ``.npz`` with the declared columns.
+            to 1), or a table ``.csv`` or ``.tsv`` (also ``.gz``), ``.parquet`` or ``.npz`` with the
+            declared columns.
         declared: what the columns are; as for :func:`~sfumato.data.own.load_own`.
 
     Raises:
@@ -32,12 +32,11 @@ def load_inputs(
         OSError: if there is no such file.
     """
     path = Path(source)
-    suffix = path.suffix.lower()
-    if suffix not in (".npy", *_TABLES):
-        validation.fail("inputs", f"a file .npy, {', '.join(_TABLES)}", str(source))
-    if not path.is_file():
+    if not path.name.lower().endswith(TABLES):
+        validation.fail("inputs", f"a file {', '.join(TABLES)}", str(source))
+    if not all(one.is_file() for one in files_at(path) or [path]):
         raise FileNotFoundError(f"inputs must be there, got {str(source)!r}")
-    if suffix == ".npy":
+    if path.suffix.lower() == ".npy":
         return numpy_arrays(path)[""]
     known = None if declared is None else declaration_of(declared).declared
     if not isinstance(known, Features):
@@ -46,5 +45,6 @@ def load_inputs(
             f"{str(source)!r}"
         )
     names = [column.name for column in known.columns]
-    table = _TABLES[suffix](path, names)
+    table = table_of(path, names)
+    assert table is not None, path
     return known.inputs(table, len(table[names[0]]))

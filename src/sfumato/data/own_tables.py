@@ -1,11 +1,10 @@
-"""Tables of one's own: the declared columns out of Parquet, CSV and NumPy files.
+"""Tables of one's own: the declared columns out of Parquet, delimited text and NumPy files.
 
 Each reader gives columns of equal length by name, and does not look at what the values are.
 """
 
 from __future__ import annotations
 
-import csv
 import math
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,30 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["columns_of", "numpy_arrays", "table_of_csv", "table_of_numpy", "table_of_parquet"]
+from sfumato.data.delimited import ENDINGS, files_at, is_delimited, read_columns
+
+__all__ = [
+    "TABLES",
+    "columns_of",
+    "numpy_arrays",
+    "table_of",
+    "table_of_lines",
+    "table_of_numpy",
+    "table_of_parquet",
+]
+
+TABLES = (".parquet", *ENDINGS, ".npy", ".npz")
+"""How names of files with tables end."""
+
+
+def table_of(path: Path, names: Sequence[str]) -> dict[str, Any] | None:
+    """The columns of a file by the ending of its name; None for an ending that is none of ours."""
+    if is_delimited(path):
+        return table_of_lines(path, names)
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        return table_of_parquet(path, names)
+    return table_of_numpy(path, names) if suffix in (".npy", ".npz") else None
 
 
 def table_of_parquet(path: Path, names: Sequence[str]) -> dict[str, Any]:
@@ -53,32 +75,12 @@ def _held(value: Any) -> Any:
         return None
 
 
-def table_of_csv(path: Path, names: Sequence[str]) -> dict[str, Any]:
-    """The columns of a CSV file with a header, as text. One line is one row, whatever is in it.
+def table_of_lines(path: Path, names: Sequence[str]) -> dict[str, Any]:
+    """The columns of delimited text as text, as :mod:`sfumato.data.delimited` reads it.
 
-    A field in quotes ends with its line, so that a stray quote spoils its own row only. Fields
-    that are missing are empty, further ones and empty lines are left out.
+    The path may hold a star. Cells that are missing are empty.
     """
-    columns: dict[str, list[str]] = {name: [] for name in names}
-    # Bytes that are no UTF-8 are kept apart, as different owners' names may differ in them alone.
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        header = [name.strip() for name in _fields(file.readline())]
-        _require(names, header, path)
-        places = [(columns[name], header.index(name)) for name in names]
-        for line in file:
-            if not line.strip():
-                continue
-            fields = _fields(line)
-            for column, at in places:
-                column.append(fields[at] if at < len(fields) else "")
-    return dict(columns)
-
-
-def _fields(line: str) -> list[str]:
-    try:
-        return next(csv.reader([line.rstrip("\r\n")]), [])
-    except csv.Error:  # a field beyond all measure
-        return []
+    return dict(read_columns(files_at(path), names))
 
 
 def table_of_numpy(path: Path, names: Sequence[str]) -> dict[str, Any]:
