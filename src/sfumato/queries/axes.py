@@ -6,6 +6,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +19,8 @@ from sfumato.queries.facts import Facts
 from sfumato.queries.total import finite_number
 
 __all__ = ["Axis", "Bins", "Categories", "categories"]
+
+_MOST_BINS = 10_000
 
 
 class Axis(ABC):
@@ -60,13 +63,20 @@ class Categories(Axis):
         return self.keys
 
     def place(self, table: ir.Table, facts: Facts) -> Value:
-        """The value itself, where it is one of the categories."""
+        """The value itself, where it is one of the categories; of a moment, which one.
+
+        Values that are equal in the engine are equal here (:mod:`sfumato.queries.cells`). Moments
+        would come back in the session's time zone, where some have no date.
+        """
         cell = table[facts.column(self.column)]
-        return either(cell.isin(list(self.keys)), cell, ibis.null(cell.type()))
+        if not cell.type().is_timestamp():
+            return either(cell.isin(list(self.keys)), cell, ibis.null(cell.type()))
+        cases = [(cell == ibis.literal(key), number) for number, key in enumerate(self.keys)]
+        return ibis.cases(*cases, else_=ibis.null("int64")).cast("int64")
 
     def position(self, value: Any) -> int | None:
         """By lookup."""
-        return self._positions.get(value)
+        return value if isinstance(self.keys[0], datetime) else self._positions.get(value)
 
     @cached_property
     def _positions(self) -> dict[Any, int]:
@@ -87,6 +97,11 @@ class Bins(Axis):
         edges = tuple(validation.finite("edges", edge) for edge in given)
         if len(edges) < 2 or any(b <= a for a, b in itertools.pairwise(edges)):
             validation.fail("edges", "two or more increasing numbers", list(edges))
+        if len(edges) - 1 > _MOST_BINS:
+            raise ValueError(
+                f"edges must make at most {_MOST_BINS:,} bins, got {len(edges) - 1:,}: each is a "
+                "comparison that the engine is sent; use fewer, or ask for parts of the range"
+            )
         object.__setattr__(self, "edges", edges)
 
     @property

@@ -68,10 +68,16 @@ def row_filter(where: Where, table: ir.Table, source: ir.Table | None = None) ->
     return result.fill_null(False)
 
 
-def named_filter(where: Where, source: ir.Table) -> tuple[str | Expression, ...]:
-    """The same filter, every part of it with a text that tells it apart from others."""
+def named_filter(
+    where: Where, source: ir.Table, given: ir.Table | None = None
+) -> tuple[str | Expression, ...]:
+    """The same filter, every part of it with a text that tells it apart from others.
+
+    An expression may speak of ``source`` or of the table ``given`` that it was made from: columns
+    are called the same in both.
+    """
     return tuple(
-        part if isinstance(part, str) else Expression(_resolved(part, source))
+        part if isinstance(part, str) else Expression(_resolved(part, source, given))
         for part in _parts(where)
     )
 
@@ -283,8 +289,8 @@ def _coalesce(values: Iterable[Value], total: Total) -> Value:
 # --- Ibis ---------------------------------------------------------------------------------------
 
 
-def _resolved(where: Any, source: ir.Table) -> Any:
-    """The node of an Ibis expression on the source's own columns."""
+def _resolved(where: Any, source: ir.Table, given: ir.Table | None = None) -> Any:
+    """The node of an Ibis expression on the columns of the source, or of what it was made from."""
     if isinstance(where, Expression):
         return where.node
     try:
@@ -299,9 +305,10 @@ def _resolved(where: Any, source: ir.Table) -> Any:
             "a filter must be SQL text, an Ibis expression or a function of the table, got "
             f"{type(where).__name__}"
         )
-    fields: Any = where.op().find(ops.Field)
+    known = [table.op() for table in (source, given) if table is not None]
+    fields: Any = where.op().find(ops.Field, filter=ops.Value)  # not those inside the tables
     for field in fields:
-        if field.rel != source.op():
+        if field.rel not in known:
             raise ValueError(
                 f"a filter uses the protected table's own columns, got {field.name!r} of another "
                 "table: write it as text, as a function of the table, or with ibis._"

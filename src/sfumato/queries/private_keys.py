@@ -5,11 +5,20 @@ it gets discrete Laplace noise of scale G / epsilon_k (a unit is in at most G gr
 is named only if the noisy number reaches a threshold T.
 
 Formal guarantee of the selection: (epsilon_k, delta)-DP under add/remove. Let D' be D with one more
-unit. Groups in both: their counts differ by at most 1 in at most G of them, so the noisy counts,
-and which of them pass, are epsilon_k-close. Groups only in D', at most G, have exactly one unit in
-them; each passes with probability Pr[1 + Y >= T], so one of them does with probability at most
-G Pr[Y >= T - 1] <= delta, by the choice of T. Groups in neither never show. What is then measured
-in the named groups is a release of its own over keys that are public by now.
+unit, and g the number of groups that are only in D': the new unit alone is in them. Counts of
+groups in both differ by at most 1 in at most G - g of them, so that which of these pass has laws
+P_c (on D') and Q (on D) that are epsilon_k-close. No new group passes with probability at least
+1 - pi, pi = g Pr[1 + Y >= T] <= G Pr[Y >= T - 1] <= delta, by the choice of T, whatever the others
+do. With P the law on D', for every set S of what may be named:
+
+- P(S) <= P(S, no new group) + pi <= P_c(S) + pi <= e^epsilon_k Q(S) + delta, as on D no group is
+  named that is not in D;
+- Q(S) <= e^epsilon_k P_c(S), and P(S) >= P_c(S) (1 - pi), so that with Q(S) <= 1
+  Q(S) - e^epsilon_k P(S) <= Q(S) - (1 - pi) Q(S) <= delta.
+
+Groups in neither never show. What is then measured in the named groups is a release of its own over
+keys that are public by now (a named group that is not in the data counts 0). Under zero-out a blank
+row is in no group, so that blanking a unit is removing it.
 
 Reference: Korolova, Kenthapadi, Mishra and Ntoulas, "Releasing search queries and clicks privately"
 (WWW 2009); Wilson et al., "Differentially private SQL with bounded user contribution",
@@ -21,10 +30,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
 from typing import Any, final
 
-import ibis
 import ibis.expr.types as ir
 import numpy as np
 
@@ -36,7 +43,6 @@ from sfumato.core.randomness import Coins
 from sfumato.core.sensitivity import Norm, Sensitivity
 from sfumato.mechanisms.discrete_laplace import DiscreteLaplace
 from sfumato.queries.base import Cell, Plan, Query, check_price
-from sfumato.queries.engine import Value
 from sfumato.queries.facts import Facts
 from sfumato.queries.measures import Measure, UnitCount
 from sfumato.queries.noise import Noise, calibrate
@@ -73,7 +79,7 @@ class PrivateGroups(Plan):
 
     def exact(self, table: ir.Table) -> ir.Table:
         """Every group in the table; which of them exist stays inside."""
-        present = table.filter([_nameable(table[column]) for column in self.columns])
+        present = table.filter([table[column].notnull() for column in self.columns])
         keys = {f"sfumato_axis_{i}": present[column] for i, column in enumerate(self.columns)}
         keyed = present.mutate(**keys)
         units = UnitCount().aggregates(keyed, self.facts)["n"]
@@ -104,13 +110,6 @@ class PrivateGroups(Plan):
 
     def _keys(self, row: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(row[f"sfumato_axis_{i}"] for i in range(len(self.columns)))
-
-
-def _nameable(cell: Value) -> Value:
-    """Known, and a date only if Python can hold it: engines have later ones, and infinite ones."""
-    if cell.type().is_date():
-        return cell.between(ibis.literal(date.min), ibis.literal(date.max)).fill_null(False)
-    return cell.notnull()
 
 
 def _sort_key(value: Any) -> tuple[str, Any]:

@@ -39,6 +39,7 @@ _WIDE, _TINY, _SUMMABLE = 1e150, 1e-150, 1e300
 _DECIMAL_LIMIT, _DECIMAL_PLACES = 10**18, 100
 _DOUBLES_HOLD = 76
 _DEEPEST = 5
+_ALL_INTEGERS = dt.Decimal(20, 0)  # of 64 bits, with a sign or without
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "=": lambda a, b: a == b,
@@ -185,7 +186,7 @@ class Total:
         """One of = <> < <= > >=; text is read as a number or a date where the other side is one."""
         if a.type().is_null() or b.type().is_null():
             return ibis.null("boolean")  # as in SQL: nothing is equal to NULL
-        x, y = self._alike(a, b), self._alike(b, a)
+        x, y = _signed(self._alike(a, b), self._alike(b, a))
         if not _comparable(x.type(), y.type()):
             raise ValueError(f"cannot compare {a.type()} with {b.type()}")
         return _COMPARISONS[operator](x, y)
@@ -195,13 +196,32 @@ class Total:
         return self.compare(">=", a, low) & self.compare("<=", a, high)
 
     def member(self, a: Value, options: Sequence[Value]) -> Value:
-        """Whether a equals one of the options."""
+        """Whether a equals one of the options. Constants are looked up in one list."""
         if not options:
             return ibis.literal(False)
-        found = [self.compare("=", a, option) for option in options]
+        found, listed = list[Value](), dict[Any, tuple[Value, list[Any]]]()
+        for option in options:
+            constant = self._constant(option, a)
+            if constant is None:
+                found.append(self.compare("=", a, option))
+            else:
+                x = self._alike(a, option)
+                listed.setdefault((x.op(), type(constant)), (x, []))[1].append(constant)
+        found += [x.isin(list(dict.fromkeys(constants))) for x, constants in listed.values()]
         while len(found) > 1:  # in pairs: a long list must not become a deep expression
             found = [x if y is None else x | y for x, y in zip_longest(found[::2], found[1::2])]
         return found[0]
+
+    def _constant(self, option: Value, a: Value) -> Any:
+        """A number or a text as ``a`` is compared with it; None for what is no such constant."""
+        value, kind = getattr(option.op(), "value", None), a.type()
+        if isinstance(value, str) and kind.is_string():
+            return value
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        if kind.is_integer() and isinstance(value, int):
+            return None if value < 0 and kind.is_unsigned_integer() else value
+        return float(value) if kind.is_numeric() or kind.is_string() else None
 
     def truth(self, a: Value) -> Value:
         """A as a boolean."""
@@ -216,8 +236,14 @@ class Total:
         return a
 
     def as_text(self, a: Value) -> Value:
-        """A number, yes or no, date or text as text. 0 and -0 are the same number."""
+        """A number, yes or no, date or text as text. 0 and -0 are the same number.
+
+        A moment with a time zone is written in UTC, whatever the session's zone.
+        """
         kind = a.type()
+        if kind.is_timestamp() and kind.timezone is not None:
+            zone: Value = ibis.literal("UTC")
+            return built_in("timezone", dt.Timestamp(scale=6), zone, a).cast("string")
         if kind.is_floating():
             return (self.number(a) + 0.0).cast("string")
         if not (kind.is_numeric() or kind.is_boolean() or kind.is_string() or _is_moment(kind)):
@@ -236,7 +262,11 @@ class Total:
         return a
 
     def moment(self, a: Value, kind: dt.DataType) -> Value:
-        """A constant as a date or a time."""
+        """A constant as a date or a time; in UTC where it names no zone and the column has one.
+
+        Raises:
+            ValueError: for one with a zone where the column has none: the session's would decide.
+        """
         value = getattr(a.op(), "value", None)
         if not isinstance(value, str | datetime.date):
             raise ValueError("a date can be compared with a date in quotes, not with a text column")
@@ -244,10 +274,18 @@ class Total:
         try:
             if kind.is_date():
                 return ibis.literal(datetime.date.fromisoformat(text))
-            moment: Value = ibis.literal(datetime.datetime.fromisoformat(text))
-            return moment.cast(kind)
+            found = datetime.datetime.fromisoformat(text)
         except ValueError:
             validation.fail("date in the filter", "like 2026-11-15", text)
+        zoned = getattr(kind, "timezone", None) is not None
+        if found.tzinfo is not None and not zoned:
+            validation.fail(
+                "date in the filter", "without a time zone, as the column has none", text
+            )
+        if zoned and found.tzinfo is None:
+            found = found.replace(tzinfo=datetime.UTC)
+        moment: Value = ibis.literal(found)
+        return moment.cast(kind)
 
 
 def _comparable(a: dt.DataType, b: dt.DataType) -> bool:
@@ -255,6 +293,16 @@ def _comparable(a: dt.DataType, b: dt.DataType) -> bool:
     if a.is_numeric() or a.is_string() or a.is_boolean():
         return any(is_one(a) and is_one(b) for is_one in _SCALARS)
     return _is_moment(a) and a.copy(nullable=True) == b.copy(nullable=True)
+
+
+def _signed(a: Value, b: Value) -> tuple[Value, Value]:
+    """Both as they are, unless one is a whole number that has no sign and the other has one."""
+    kinds = a.type(), b.type()
+    if all(kind.is_integer() for kind in kinds) and any(
+        one.is_uint64() and other.is_signed_integer() for one, other in (kinds, kinds[::-1])
+    ):
+        return a.cast(_ALL_INTEGERS), b.cast(_ALL_INTEGERS)
+    return a, b
 
 
 def _is_moment(kind: dt.DataType) -> bool:
