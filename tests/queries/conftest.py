@@ -1,10 +1,15 @@
 """Tables in memory, in PostgreSQL and in Spark, and protected ones with repeatable coins."""
 
+import importlib.util
 import itertools
 import os
 import shutil
+import subprocess
+import sys
+import tempfile
 import warnings
 from datetime import UTC, datetime
+from pathlib import Path
 
 import ibis
 import pytest
@@ -47,6 +52,16 @@ def protected(new_ledger):
 
 
 @pytest.fixture(scope="session")
+def fairness():
+    """The benchmark of fair bounding as a module: its tables, and how unfair a choice is."""
+    path = Path(__file__).parents[2] / "benchmarks" / "fair_bounding.py"
+    spec = importlib.util.spec_from_file_location("fair_bounding", path)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
 def spark():
     """One Spark session on one thread, in ANSI mode as by default."""
     if not shutil.which("java") and not os.environ.get("JAVA_HOME"):
@@ -68,6 +83,21 @@ def spark():
         session.stop()
 
 
+@pytest.fixture
+def interpreted(spark):
+    """Spark without compiling every question to Java, which takes most of the time."""
+    settings = {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+    }
+    for name, value in settings.items():
+        spark._session.conf.set(name, value)
+    yield spark
+    for name in settings:
+        spark._session.conf.unset(name)
+
+
 @pytest.fixture(scope="module")
 def postgres(server):
     """An Ibis connection to a PostgreSQL schema of the module's own."""
@@ -82,3 +112,40 @@ def postgres(server):
     opened.schema_name = name
     yield opened
     opened.disconnect()
+
+
+@pytest.fixture(scope="session")
+def distribution():
+    """The distribution's PostgreSQL, which has ICU's collations and citext, as a URL."""
+    import psycopg
+
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not programs:
+        pytest.skip("PostgreSQL with ICU is not installed: make setup")
+    folder = Path(tempfile.mkdtemp(prefix="pg"))
+    options = {"cwd": folder, "stdout": subprocess.DEVNULL, "check": True}
+    if os.geteuid() == 0:  # as whom PostgreSQL does not run
+        shutil.chown(folder, "postgres")
+        options["user"] = "postgres"
+    data, control = folder / "data", programs[-1].with_name("pg_ctl")
+    subprocess.run(
+        [programs[-1], "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"],
+        **options,
+    )
+    settings = f"-c listen_addresses= -c fsync=off -k {folder}"
+    control = [control, "-D", data, "-w", "-l", folder / "log"]
+    subprocess.run([*control, "-o", settings, "start"], **options)
+    url = f"postgresql://postgres@/postgres?host={folder}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            """CREATE EXTENSION citext;
+            CREATE COLLATION any_case (provider = icu, locale = 'und-u-ks-level2',
+                                       deterministic = false);
+            CREATE COLLATION any_accent (provider = icu, locale = 'und-u-ks-level1-kc-true',
+                                         deterministic = false);
+            CREATE DOMAIN city AS citext;
+            CREATE TYPE cities AS ENUM ('rome', 'ROME', 'bari')"""
+        )
+    yield url
+    subprocess.run([*control, "-m", "immediate", "stop"], **options)
+    shutil.rmtree(folder, ignore_errors=True)

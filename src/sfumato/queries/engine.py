@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import logging
 import secrets
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import ibis
 import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.core.curator import CURATOR
 
 _Result = TypeVar("_Result")
 Value = Any
@@ -25,19 +29,18 @@ __all__ = [
     "CURATOR",
     "SourceError",
     "Value",
+    "as_view",
     "built_in",
     "duckdb_types",
     "either",
     "engine_name",
     "fetch",
+    "fetch_column",
     "materialise",
+    "postgres_types",
     "quiet",
+    "spark_filled",
 ]
-
-CURATOR = logging.getLogger("sfumato.curator")
-"""What an engine says of private data, for the operator's eyes; silent unless configured."""
-CURATOR.addHandler(logging.NullHandler())
-CURATOR.propagate = False
 
 
 class SourceError(ValueError):
@@ -82,6 +85,63 @@ def duckdb_types(table: ir.Table) -> dict[str, str]:
     return {str(row[0]): str(row[1]) for row in found}
 
 
+@dataclass(frozen=True)
+class PostgresType:
+    """A column's type in PostgreSQL's own words; of a domain, the type that it is over.
+
+    Attributes:
+        name: of the type.
+        category: S for text, E for enumerations, I for addresses, and others.
+        binary: whether its collation, if it has one, takes no two different texts for one.
+    """
+
+    name: str
+    category: str
+    binary: bool
+
+
+def postgres_types(table: ir.Table) -> dict[str, PostgresType]:
+    """The columns' types in PostgreSQL's own words, which tell more than Ibis's; no row is read.
+
+    Shapes are left out: Ibis would have PostGIS write them.
+    """
+    backend: Any = table.get_backend()
+    backend._run_pre_execute_hooks(table)
+    kinds = table.schema().items()
+    query = backend.compile(table.select([n for n, kind in kinds if not kind.is_geospatial()]))
+    found: dict[str, PostgresType] = {}
+    with backend.con.transaction(), backend.con.cursor() as cursor:
+        cursor.execute(f"SELECT * FROM ({query}) AS columns LIMIT 0")
+        for name, code in [(column.name, column.type_code) for column in cursor.description]:
+            cursor.execute(
+                "SELECT typname, typcategory, typcollation <> 0 FROM pg_type WHERE oid = %s", [code]
+            )
+            kind, category, collated = cursor.fetchone()
+            binary = True
+            if collated:
+                nothing = (
+                    f'SELECT "{name.replace(chr(34), 2 * chr(34))}" FROM ({query}) AS t LIMIT 0'
+                )
+                cursor.execute(
+                    "SELECT NOT EXISTS (SELECT FROM pg_collation WHERE NOT collisdeterministic "
+                    f"AND oid = TO_REGCOLLATION(PG_COLLATION_FOR(({nothing}))))"
+                )
+                (binary,) = cursor.fetchone()
+            found[name] = PostgresType(kind, category, binary)
+    return found
+
+
+def spark_filled(table: ir.Table) -> set[str]:
+    """The columns that Spark fills up with blanks, as it does with char(n)."""
+    backend: Any = table.get_backend()
+    backend._run_pre_execute_hooks(table)
+    fields = backend._session.sql(backend.compile(table)).schema.fields
+    declared = {
+        field.name: field.metadata.get("__CHAR_VARCHAR_TYPE_STRING", "") for field in fields
+    }
+    return {name for name, kind in declared.items() if kind.startswith("char")}
+
+
 def fetch(table: ir.Table, doing: str) -> list[dict[str, Any]]:
     """The rows of an aggregate, as plain Python values.
 
@@ -89,6 +149,27 @@ def fetch(table: ir.Table, doing: str) -> list[dict[str, Any]]:
         SourceError: if the engine fails, in the same words whatever it holds.
     """
     return _privately(doing, lambda: table.to_pyarrow().to_pylist())
+
+
+def as_view(table: ir.Table) -> ir.Table:
+    """The same table as a temporary view of DuckDB, so that questions about it are short."""
+    backend: Any = table.get_backend()
+    name = f"sfumato_{secrets.token_hex(8)}"
+    with quiet():
+        backend._run_pre_execute_hooks(table)
+        backend.raw_sql(f'CREATE TEMPORARY VIEW "{name}" AS {backend.compile(table)}')
+        return backend.table(name)
+
+
+def fetch_column(table: ir.Table, column: str, most: int, doing: str) -> NDArray[Any] | None:
+    """One column without missing values as an array, None if it is longer than ``most``.
+
+    Raises:
+        SourceError: as for :func:`fetch`.
+    """
+    short = table.select(column).limit(most + 1)
+    found = _privately(doing, lambda: short.to_pyarrow()[column])
+    return np.array(found) if len(found) <= most else None
 
 
 def materialise(table: ir.Table, doing: str) -> ir.Table:

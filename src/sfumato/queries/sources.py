@@ -5,41 +5,65 @@
     >>> source.table.columns
     ('person', 'age')
 
-Opening a source reads its schema, which is public, and no row. The fingerprint, which reads every
-byte of a file or frame, is for the curator's ledger: it recognises a copied or renamed file.
+What opening a source tells is its schema, which is public. The fingerprint, which reads every byte
+of a file or frame, is for the curator's ledger: it recognises a copied or renamed file.
 """
 
 from __future__ import annotations
 
 import contextlib
-import csv
-import gzip
 import hashlib
 import io
+import json
 import re
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import ibis
+import ibis.expr.datatypes as dt
+import ibis.expr.operations as ops
 import ibis.expr.types as ir
 
 from sfumato.core import validation
-from sfumato.queries.engine import (
-    CURATOR,
-    Value,
-    built_in,
-    duckdb_types,
-    either,
-    engine_name,
-    quiet,
+from sfumato.data.delimited import (
+    ENDINGS,
+    UnreadableError,
+    check_compressed,
+    files_at,
+    is_delimited,
+    open_delimited,
 )
+from sfumato.queries.arrow import check_names, open_arrow, open_parquet
+from sfumato.queries.cells import readable, reads_presence
+from sfumato.queries.engine import CURATOR, Value, as_view, engine_name, quiet
+from sfumato.queries.lines import LineStream
 
 __all__ = ["Source", "name_of", "open_source"]
 
 _URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
-_FILES = (".parquet", ".csv", ".csv.gz", ".tsv")
+_FILES = (".parquet", *ENDINGS)
+_TEXT_READER = (
+    "source must not be text (CSV, JSON) that the engine reads itself, where one row can take "
+    "others with it: give a CSV file's path, or make a Parquet file of it ('sfumato data convert')"
+)
+_OTHER_READER = (
+    "source must be a table that DuckDB stores, where what it reads elsewhere (Parquet files, "
+    "frames, other databases) can fail on one cell: give the file's path, the frame or the other "
+    "database's URL, or CREATE TABLE AS first"
+)
+_LAZY_READER = (
+    "source must not be a lazy Polars frame that reads something by itself, where one cell or one "
+    "line can make it fail: give the file's path, or the frame after collect()"
+)
+#: Where rows may come from in DuckDB's plan. Any other leaf is a reader of something elsewhere.
+_OWN_LEAVES = {
+    *("SEQ_SCAN", "INDEX_SCAN", "COLUMN_DATA_SCAN", "DUMMY_SCAN", "EMPTY_RESULT"),
+    *("CTE_SCAN", "REC_CTE_SCAN", "DELIM_SCAN", "RANGE", "GENERATE_SERIES"),
+}
 
 
 @dataclass(frozen=True)
@@ -51,12 +75,19 @@ class Source:
         name: what it is called in the ledger unless told otherwise.
         location: where it is, without passwords, for people.
         digest: computes a fingerprint of its content (or of its location, for a database table).
+        columns: the columns' types, where they are not those that the table has: of columns that
+            are read as whether there is a value.
+        given: the Ibis table that the caller holds, of which filters may speak.
+        plain_text: text in the table is known to be valid and to have no collation.
     """
 
     table: ir.Table
     name: str
     location: str
     digest: Callable[[], str] = field(repr=False)
+    columns: Mapping[str, dt.DataType] = field(default_factory=dict)
+    given: ir.Table | None = None
+    plain_text: bool = False
 
 
 def open_source(
@@ -76,46 +107,38 @@ def open_source(
     Args:
         source: a path to a Parquet or CSV file (a glob is fine), a pandas or Polars frame, an Arrow
             table, an Ibis table, or a URL that Ibis can connect to (``postgresql://``,
-            ``duckdb://``, ``pyspark://``).
-        table: with a URL, the name of the table, or for Spark the path of a file.
+            ``duckdb://``, ``pyspark://``). What an engine reads from text by itself is refused.
+        table: with a URL, the name of the table, or for Spark the path of a Parquet file.
         name: a name for the data; needed where none can be told from ``source``.
         types: columns that are text and stand for something else: ``{"age": "float64"}``.
 
-        columns: which must be there. A CSV file whose first line lacks one may have no header, and
+        columns: which must be there. A text file whose first line lacks one may have no header, and
             then that line is someone's: it is not repeated in the error.
 
     Raises:
         ValueError: for a missing file, a URL to nothing, an unknown table or kind of source.
     """
     if isinstance(source, ir.Table):
-        found = _from_ibis(source, name)
+        found = replace(_from_ibis(source, name), given=source)
     elif isinstance(source, str) and _URL.match(source):
-        found = _from_url(source, table, name)
+        return _from_url(source, table, name, types or {})
     elif isinstance(source, str | Path):
         found = _from_file(Path(source), name, [*columns, *(types or ())])
     else:
         found = _from_frame(source, name)
-    return replace(found, table=_declared(_without_enums(found.table), types or {}))
+    return _read(found, types or {})
 
 
-def _without_enums(table: ir.Table) -> ir.Table:
-    """DuckDB's enumerations as the text they stand for.
-
-    An enumeration that was read off the rows (a frame's categories) is private: DuckDB hashes and
-    sorts its values by their number in it, which another unit's rows can change.
-    """
-    if engine_name(table) != "duckdb":
-        return table
-    changed: dict[str, Value] = {}
-    for column, kind in duckdb_types(table).items():
-        if kind.startswith("ENUM(") and kind.endswith(")"):
-            text = built_in("concat", ibis.dtype("string"), table[column])
-            changed[column] = either(table[column].isnull(), ibis.null("string"), text)
-        elif "ENUM(" in kind:
-            raise ValueError(
-                f"column {column!r} holds categories inside {kind[:20]}...: make them text"
-            )
-    return table.mutate(**changed) if changed else table
+def _read(found: Source, types: Mapping[str, str]) -> Source:
+    """The source with its cells read as :mod:`sfumato.queries.cells` says, and as declared."""
+    if engine_name(found.table) != "postgres":
+        check_names(found.table.columns)
+    read, kinds = readable(found.table, plain_text=found.plain_text)
+    declared = _declared(read, types)
+    changed = {column: declared[column].type() for column in types}
+    if declared is not found.given and engine_name(declared) == "duckdb":
+        declared = as_view(declared)
+    return replace(found, table=declared, columns=kinds | dict(found.columns) | changed)
 
 
 def _declared(table: ir.Table, types: Mapping[str, str]) -> ir.Table:
@@ -128,6 +151,8 @@ def _declared(table: ir.Table, types: Mapping[str, str]) -> ir.Table:
             target = ibis.dtype(wanted)
         except Exception:
             validation.fail(f"types[{column!r}]", "a type such as 'int64' or 'float64'", wanted)
+        if reads_presence(target):
+            validation.fail(f"types[{column!r}]", "a number, date, timestamp or boolean", wanted)
         cell = table[column]
         if cell.type().is_string() and not target.is_string():
             if engine_name(table) not in ("duckdb", "pyspark"):
@@ -145,7 +170,79 @@ def _declared(table: ir.Table, types: Mapping[str, str]) -> ir.Table:
 def _from_ibis(table: ir.Table, name: str) -> Source:
     found = name or _table_name(table)
     location = f"{engine_name(table)} table {found!r}"
-    return Source(table, found, location, lambda: _digest_text(location, table))
+    digest, held = partial(_digest_text, location, table), table.op()
+    if isinstance(held, ops.InMemoryTable):
+        return replace(_from_arrow(_held_as_arrow(held), found, location), digest=digest)
+    _check_readers(table)
+    return Source(table, found, location, digest)
+
+
+def _held_as_arrow(held: ops.InMemoryTable) -> Any:
+    """The frame that an Ibis table in memory holds.
+
+    A pandas frame is read as one that is given itself: Ibis infers the type of a column of objects
+    from the rows, and fails on one that holds a cell of another kind.
+    """
+    data: Any = held.data
+    schema: Any = held.schema
+    if not type(data).__name__.startswith("Pandas"):
+        return data.to_pyarrow(schema)
+    arrow = _from_pandas(data.obj).rename_columns(list(schema.names))
+    for (name, declared), had, dtype in zip(
+        schema.items(), arrow.schema.types, data.obj.dtypes, strict=True
+    ):
+        if dtype.kind != "O" and not isinstance(declared, type(dt.DataType.from_pyarrow(had))):
+            validation.fail(f"schema[{name!r}]", f"{dtype}, as the frame has it", str(declared))
+    return arrow
+
+
+def _check_readers(table: ir.Table) -> None:
+    """Refuses what an engine reads from text by itself, in a view or an expression.
+
+    There one row can take others with it, or make reading fail: by a quote that stays open, a
+    carriage return, more cells than the engine can hold. The plan tells, and looks at no row.
+    """
+    backend: Any = table.get_backend()
+    with _opening(f"{backend.name} table"):
+        if backend.name == "duckdb":
+            backend._run_pre_execute_hooks(table)
+            plan = backend.raw_sql(f"EXPLAIN (FORMAT JSON) {backend.compile(table)}").fetchall()
+            found = re.search(r'"name": *"READ_(CSV|JSON|NDJSON)', plan[0][1])
+            if not found and _leaves(json.loads(plan[0][1])) - _OWN_LEAVES:
+                raise UnreadableError(_OTHER_READER)
+        elif backend.name == "pyspark":
+            frame = backend._session.sql(backend.compile(table))
+            java = getattr(frame, "_jdf", None)  # which a remote session has not
+            plan = java.queryExecution().analyzed().toString() if java else ""
+            found = re.search(r"(?m)^\W*Relation .*\] (csv|json|text|xml)$", plan)
+            if java and re.search(r"(?m)^\W*Relation .*\] parquet$", plan):
+                _check_parquet_in_spark(backend._session, frame)
+        else:
+            return
+        if found:
+            raise UnreadableError(_TEXT_READER)
+
+
+def _check_parquet_in_spark(session: Any, frame: Any) -> None:
+    """Refuses Parquet files with milliseconds: Spark fails on one beyond its microseconds."""
+    java, settings = session._jvm.org.apache, session._jsc.hadoopConfiguration()
+    for name in frame.inputFiles():
+        path = java.hadoop.fs.Path(name)
+        footer = java.parquet.hadoop.ParquetFileReader.readFooter(settings, path)
+        if "TIMESTAMP(MILLIS" in footer.getFileMetaData().getSchema().toString():
+            raise UnreadableError(
+                "source holds moments in milliseconds, and Spark's reader of Parquet fails on one "
+                "that microseconds do not hold: write them in microseconds, or give the file's path"
+            )
+
+
+def _leaves(plan: list[dict[str, Any]]) -> set[str]:
+    """What a plan of DuckDB begins with: the names of its operators that have no input."""
+    return {
+        name
+        for one in plan
+        for name in (_leaves(one["children"]) if one.get("children") else {one["name"].strip()})
+    }
 
 
 def _table_name(table: ir.Table) -> str:
@@ -163,74 +260,50 @@ def _from_file(path: Path, name: str, columns: Sequence[str] = ()) -> Source:
     lowered = path.name.lower()
     if not lowered.endswith(_FILES):
         validation.fail("source", f"a file ending in {', '.join(_FILES)}, or a URL", str(path))
-    paths = sorted(path.parent.glob(path.name)) if "*" in path.name else [path]
+    paths = files_at(path)
     if not paths or not all(one.is_file() for one in paths):
         raise ValueError(f"source must be a file that exists, got {str(path)!r}")
-    connection = ibis.duckdb.connect()
+    connection, kinds = ibis.duckdb.connect(), {}
     if lowered.endswith(".parquet"):
         with _opening(str(path)):
-            table = connection.read_parquet([str(one) for one in paths])
+            table, kinds = open_parquet(connection, [str(one) for one in paths])
     else:
-        table = _read_csv(connection, paths, columns)
-    return Source(table, name or name_of(str(path)), str(path), lambda: _digest_files(paths))
+        table = _read_lines(connection, paths, columns)
+    called = name or name_of(str(path))
+    return Source(table, called, str(path), lambda: _digest_files(paths), kinds, plain_text=True)
 
 
 def name_of(source: str, table: str = "") -> str:
     """What a file, or a table at a URL, is called in the ledger unless told otherwise."""
     if _URL.match(source):
         return Path(table).stem.rpartition(".")[2] or table
-    return re.sub(r"\.(parquet|csv|csv\.gz|tsv)$", "", Path(source).name, flags=re.IGNORECASE)
+    return re.sub(r"\.(parquet|[ct]sv(\.gz)?)$", "", Path(source).name, flags=re.IGNORECASE)
 
 
-def _read_csv(connection: Any, paths: list[Path], columns: Sequence[str] = ()) -> ir.Table:
-    """Every column as text, nothing detected from the rows; a malformed row is passed over.
+def _read_lines(connection: Any, paths: list[Path], columns: Sequence[str] = ()) -> ir.Table:
+    """Every column as text; one line is one row (:mod:`sfumato.data.delimited`).
 
-    DuckDB's parallel reader fails on a line break in quotes, and its strict mode on a stray line
-    end: that such a row exists would show. One of its optimisers makes the reader convert text, and
-    then passes over the rows that it cannot convert. An unclosed quote takes the lines after it
-    with it, so a file must be written by something that closes quotes.
+    Raises:
+        ValueError: for a header that is none or lacks a column, or a damaged file.
     """
-    delimiter = "\t" if paths[0].name.lower().endswith(".tsv") else ","
-    header, *others = [_csv_header(path, delimiter) for path in paths]
-    named = {name.lower() for name in header}
+    with _opening(str(paths[0])):
+        files = open_delimited(paths)
+        check_compressed(paths)
+    shown = f"the first line of {str(paths[0])!r}"
+    header = [name.lower() for name in files.names]  # as DuckDB tells columns apart
     for column in columns:
-        if column.lower() not in named:
+        if column.lower() not in header:
+            between = "tabs" if files.delimiter == "\t" else "commas"
             raise ValueError(
-                f"the first line of {str(paths[0])!r} does not name the column {column!r}: is "
-                "there a header, is it in UTF-8, are its columns separated by commas?"
+                f"{shown} does not name the column {column!r}: is there a header, are its columns "
+                f"separated by {between}? 'sfumato data convert' reads other kinds"
             )
     if not header or len(set(header)) != len(header) or not all(header):
-        raise ValueError(f"the first line of {str(paths[0])!r} must name its columns, each once")
-    if any(other != header for other in others):
-        raise ValueError(f"the files {paths[0].parent.name}/... must all have the same first line")
+        raise ValueError(f"{shown} must name its columns, each once")
+    name = f"sfumato_{secrets.token_hex(8)}"
     with _opening(str(paths[0])):
-        optimisers = connection.raw_sql("SELECT name FROM duckdb_optimizers()").fetchall()
-        if ("type_pushdown",) in optimisers:
-            connection.raw_sql("SET disabled_optimizers = 'type_pushdown'")
-        return connection.read_csv(
-            [str(one) for one in paths],
-            auto_detect=False,
-            header=True,
-            delim=delimiter,
-            quote='"',
-            escape='"',
-            new_line="\\n",
-            columns=dict.fromkeys(header, "VARCHAR"),
-            ignore_errors=True,
-            null_padding=True,
-            parallel=False,
-            strict_mode=False,
-        )
-
-
-def _csv_header(path: Path, delimiter: str) -> list[str]:
-    opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
-    # What follows the first line may be in no encoding at all.
-    with (
-        _opening(str(path)),
-        opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file,
-    ):
-        return next(csv.reader(file, delimiter=delimiter), [])
+        connection.con.register(name, LineStream(files))
+        return connection.table(name)
 
 
 def _from_frame(frame: Any, name: str) -> Source:
@@ -240,7 +313,7 @@ def _from_frame(frame: Any, name: str) -> Source:
     if module == "pandas":
         arrow = _from_pandas(frame)
     elif module == "polars":
-        arrow = (frame.collect() if hasattr(frame, "collect") else frame).to_arrow()
+        arrow = _from_polars(frame)
     elif isinstance(frame, pa.Table):
         arrow = frame
     else:
@@ -250,11 +323,26 @@ def _from_frame(frame: Any, name: str) -> Source:
             type(frame).__name__,
         )
     validation.name("name (of the data, for the ledger)", name)
-    connection = ibis.duckdb.connect()
-    with _opening(f"{module} frame"):
-        connection.con.register("frame", arrow)
-        table = connection.table("frame")
-    return Source(table, name, f"{module} frame", lambda: _digest_arrow(arrow))
+    return _from_arrow(arrow, name, f"{module} frame")
+
+
+def _from_arrow(arrow: Any, name: str, location: str) -> Source:
+    with _opening(location):
+        table, kinds = open_arrow(ibis.duckdb.connect(), arrow)
+    return Source(table, name, location, lambda: _digest_arrow(arrow), kinds, plain_text=True)
+
+
+def _from_polars(frame: Any) -> Any:
+    """A Polars frame as Arrow; a lazy one is computed, unless it would read something itself."""
+    with _opening("polars frame"):
+        if hasattr(frame, "collect"):
+            read = re.findall(r"(?im)^\s*(\w+) scan\b", frame.explain(optimized=False))
+            if {"csv", "ndjson", "lines"} & {one.lower() for one in read}:
+                raise UnreadableError(_TEXT_READER)
+            if read:
+                raise UnreadableError(_LAZY_READER)
+            frame = frame.collect()
+        return frame.to_arrow()
 
 
 def _from_pandas(frame: Any) -> Any:
@@ -271,13 +359,30 @@ def _from_pandas(frame: Any) -> Any:
     for position, name in enumerate(names):
         series = frame.iloc[:, position]
         if series.dtype.kind == "O":
-            columns[name] = pa.array([_text(value) for value in series], pa.string())
+            columns[name] = _texts(list(series))
             continue
         try:
             columns[name] = pa.Array.from_pandas(series)
         except (pa.ArrowNotImplementedError, pa.ArrowTypeError):  # the type's fault, no row's
             validation.fail(f"column {name!r}", "of a type that Arrow knows", str(series.dtype))
     return pa.table(columns)
+
+
+def _texts(values: list[Any]) -> Any:
+    """Objects as an Arrow column, each as :func:`_text` has it.
+
+    Where all are text or missing Arrow gives the same, faster. It would read bytes in another way;
+    they go through ``_text``, and so does what Arrow refuses: numbers, text that is no Unicode.
+    """
+    import pandas as pd
+    import pyarrow as pa
+
+    if set(map(type, values)) <= {str, type(None), float, type(pd.NA), type(pd.NaT)}:
+        try:
+            return pa.array(values, pa.string(), from_pandas=True)
+        except (pa.ArrowException, UnicodeError):
+            pass
+    return pa.array([_text(value) for value in values], pa.string())
 
 
 def _text(value: Any) -> str | None:
@@ -293,38 +398,38 @@ def _text(value: Any) -> str | None:
         return None
 
 
-def _from_url(url: str, table: str, name: str) -> Source:
+def _from_url(url: str, table: str, name: str, types: Mapping[str, str]) -> Source:
     shown = re.sub(r"//.*@", "//", re.sub(r"(?i)(password|token|secret)=[^&]*", r"\1=", url))
     validation.name("table (which one, at the URL)", table)
     with _opening(shown):
         connection: Any = ibis.connect(url)
-        try:
-            found = _table_at(connection, table)
-        except BaseException:
-            if connection.name != "pyspark":  # whose session others may be using
-                connection.disconnect()
-            raise
     location = f"{shown} {table}"
-    return Source(
-        found,
-        name or name_of(url, table),
-        location,
-        lambda: _digest_text(location, found),
-    )
+    try:
+        with _opening(shown):
+            found, kinds = _table_at(connection, table)
+        digest = partial(_digest_text, location, found)
+        return _read(Source(found, name or name_of(url, table), location, digest, kinds), types)
+    except BaseException:
+        if connection.name != "pyspark":  # whose session others may be using
+            connection.disconnect()
+        raise
 
 
-def _table_at(connection: Any, table: str) -> ir.Table:
-    """A table by name, or a file that the engine reads itself."""
-    lowered = table.lower()
-    if lowered.endswith(".parquet"):
-        return connection.read_parquet(table)
-    if lowered.endswith((".csv", ".csv.gz", ".tsv")):
-        if connection.name == "duckdb":
-            return _read_csv(connection, [Path(table)])
-        # Spark would look at the rows to tell the types.
-        return connection.read_csv(table, inferSchema=False, header=True)
-    schema, _, bare = table.rpartition(".")
-    return connection.table(bare, database=schema or None)
+def _table_at(connection: Any, table: str) -> tuple[ir.Table, Mapping[str, dt.DataType]]:
+    """A table by name, or a file that we read with the engine."""
+    if connection.name == "duckdb" and table.lower().endswith(".parquet"):
+        return open_parquet(connection, [table])
+    if connection.name == "duckdb" and is_delimited(table):
+        return _read_lines(connection, [Path(table)]), {}
+    if is_delimited(table):
+        raise UnreadableError(_TEXT_READER)
+    if table.lower().endswith(".parquet"):
+        found = connection.read_parquet(table)
+    else:
+        schema, _, bare = table.rpartition(".")
+        found = connection.table(bare, database=schema or None)
+    _check_readers(found)
+    return found, {}
 
 
 @contextlib.contextmanager
@@ -333,6 +438,8 @@ def _opening(shown: str) -> Iterator[None]:
     try:
         with quiet():
             yield
+    except UnreadableError:
+        raise
     except Exception as error:
         CURATOR.error("opening %s: %s", shown, error)
         raise ValueError(
