@@ -4,6 +4,7 @@ import datetime
 
 import pyarrow as pa
 import pytest
+import scipy.stats
 
 from sfumato.core import Neighbours
 from sfumato.ledger import Budget
@@ -92,6 +93,12 @@ def spark_table(connection, rows, name="people"):
     return connection.table(name)
 
 
+def spark_frame(connection, table):
+    frame = connection._session.createDataFrame(table.to_pandas())
+    frame.createOrReplaceTempView("fair")
+    return connection.table("fair")
+
+
 def facts_of(table, rows, groups):
     columns = dict(table.schema().items())
     relation = Neighbours.ADD_REMOVE
@@ -141,7 +148,16 @@ def check_choices(make, patch):
     for some in with_it.values():
         assert len({row.split(", ")[1] for row in some}) <= 2
     patch.setattr(bounding, "_hash", lambda table, *_: table["person"] * 0)
+    patch.setattr(bounding, "_hash_again", lambda order, *_: order)
     assert held(make(ROWS), 3) == held(make(ROWS[::-1]), 3)
+
+
+def check_fair(fairness, make, *numbers):
+    """One time in a million as far from fair by chance; the key is fixed."""
+    for number in numbers:
+        case = fairness.cases(500)[number]
+        off, freedom = fairness.unfairness(case, make(case.table), KEY)
+        assert off < scipy.stats.chi2.isf(1e-6, freedom), case.name
 
 
 def test_postgresql_agrees_with_duckdb(postgres):
@@ -158,32 +174,67 @@ def test_choices_in_postgresql(postgres, monkeypatch):
     check_choices(lambda rows: postgres_table(postgres, rows, "choices"), monkeypatch)
 
 
-@pytest.fixture
-def interpreted(spark):
-    """Spark without compiling every question to Java, which takes most of the time."""
-    settings = {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.adaptive.enabled": "false",
-    }
-    for name, value in settings.items():
-        spark._session.conf.set(name, value)
-    yield spark
-    for name in settings:
-        spark._session.conf.unset(name)
+def test_choices_in_postgresql_are_fair(postgres, fairness):
+    def make(table):
+        labels = {"string": "TEXT", "int64": "BIGINT"}
+        kinds = [labels[str(kind)] for kind in table.schema.types]
+        columns = ", ".join(f"{c} {k}" for c, k in zip(table.column_names, kinds, strict=True))
+        with postgres.con.cursor() as cursor:
+            cursor.execute(f"DROP TABLE IF EXISTS fair; CREATE TABLE fair ({columns})")
+            with cursor.copy("COPY fair FROM STDIN") as copy:
+                for row in zip(*table.to_pydict().values(), strict=True):
+                    copy.write_row(row)
+        postgres.con.commit()
+        return postgres.table("fair")
+
+    check_fair(fairness, make, 1, 5)
 
 
-def test_spark_agrees_with_duckdb_and_chooses_well(interpreted, monkeypatch, tmp_path):
+def test_equal_numbers_that_print_differently_have_one_order_in_postgresql(postgres, monkeypatch):
+    """1.0 and 1.00 are equal there, and a filter can tell them apart by their text."""
+    monkeypatch.setattr(bounding, "_hash", lambda table, *_: table["unit"] * 0)
+    monkeypatch.setattr(bounding, "_hash_again", lambda order, *_: order)
+    values = ["1.0 0 a", "1.00 0 a", "1.000 -0 a", "1 0 A", "1 0.1 a", "1 0.10000000000000002 a"]
+    found = []
+    for rows in (values, values[::-1], [*values[3:], *values[:3]]):
+        with postgres.con.cursor() as cursor:
+            cursor.execute("""SET extra_float_digits = 0; DROP TABLE IF EXISTS equal;
+                CREATE TABLE equal (unit INT, n NUMERIC, x DOUBLE PRECISION, c CHAR(3))""")
+            cursor.executemany(
+                "INSERT INTO equal VALUES (1, %s, %s, %s)", [row.split() for row in rows]
+            )
+        postgres.con.commit()
+        for most in range(1, 6):
+            bounded = bounding.bound_rows(postgres.table("equal"), "unit", most, KEY)
+            with postgres.con.cursor() as cursor:
+                texts = "n::text || ' ' || float8send(x)::text || ' ' || c"
+                cursor.execute(f'SELECT {texts} FROM "{bounded.get_name()}"')
+                found.append((most, sorted(cursor.fetchall())))
+    with postgres.con.cursor() as cursor:
+        cursor.execute("RESET extra_float_digits")
+    assert len({repr(one) for one in found}) == 5
+
+
+def test_spark_agrees_with_duckdb_and_chooses_well(interpreted, monkeypatch, tmp_path, fairness):
     spark = interpreted
     here, there = duckdb_table(ROWS), spark_table(spark, ROWS)
     for query in QUESTIONS[::4]:
         assert exact(there, query) == exact(here, query), query
     check_choices(lambda rows: spark_table(spark, rows, "choices"), monkeypatch)
-    for i, body in enumerate(("1,a\n", "x,y\n", "2026-01-01,1.5\n")):
-        path = tmp_path / f"{i}.csv"
-        path.write_text(f"x,y\n{body}")
-        opened = open_source("pyspark://", table=str(path), types={"x": "float64"}).table
-        assert [str(kind) for kind in opened.schema().values()] == ["float64", "string"]
+    monkeypatch.undo()
+    check_fair(fairness, lambda table: spark_frame(spark, table), 1)
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n1,a\r2,b\n")
+    text = spark.read_csv(str(path), header=True, inferSchema=False)
+    assert text.count().execute() == 2, "rows of one line"
+    for source, options in (("pyspark://", {"table": str(path)}), (text, {}),
+                            (text.filter(text.x != "0"), {"name": "t"})):  # fmt: skip
+        with pytest.raises(ValueError, match="that the engine reads itself"):
+            open_source(source, **{"name": "t"} | options)
+    parquet = str(tmp_path / "t.parquet")
+    text.to_parquet(parquet)
+    opened = open_source("pyspark://", table=parquet, types={"x": "float64"}).table
+    assert [str(kind) for kind in opened.schema().values()] == ["float64", "string"]
 
 
 @pytest.mark.slow

@@ -81,9 +81,13 @@ class Protected:
         analyst: str = "",
         *,
         coins: Coins = SYSTEM,
+        table_name: str = "",
+        given: ir.Table | None = None,
     ) -> None:
+        self.table_name = table_name  # in its dataset; empty if it is called as the dataset is
         self.facts, self.ledger, self.dataset, self.analyst = facts, ledger, dataset, analyst
         self._table, self._coins = table, coins
+        self._given = table if given is None else given  # of which the caller's filters may speak
         self._bounded = _Bounded(table, facts)
         self._where: tuple[str | Expression, ...] = ()
 
@@ -107,11 +111,12 @@ class Protected:
 
         Contributions are bounded before, on the whole table.
         """
-        named = named_filter(conditions, self._table)
+        named = named_filter(conditions, self._table, self._given)
         row_filter(named, self._table)  # a mistake is an error now
         view = Protected(
-            self._table, self.facts, self.ledger, self.dataset, self.analyst, coins=self._coins
-        )
+            self._table, self.facts, self.ledger, self.dataset, self.analyst, coins=self._coins,
+            table_name=self.table_name, given=self._given,
+        )  # fmt: skip
         view._bounded, view._where = self._bounded, (*self._where, *named)
         return view
 
@@ -185,7 +190,7 @@ class Protected:
         return [self._in_view(query) for query in queries]
 
     def _in_view(self, query: Query) -> Query:
-        where = (*self._where, *named_filter(query.where, self._table))
+        where = (*self._where, *named_filter(query.where, self._table, self._given))
         return query.about(where) if where else query
 
     def _plan(self, asked: Sequence[Query]) -> list[Plan]:
@@ -197,7 +202,8 @@ class Protected:
 
     def _request(self, asked: Sequence[Query]) -> dict[str, Any]:
         """What the ledger records: the questions, and how contributions are bounded for them."""
-        return {
+        named = {"table": self.table_name} if self.table_name else {}
+        return named | {
             "questions": [query.to_dict() for query in asked],
             "unit": self.facts.unit_column,
             "max_rows_per_unit": self.facts.rows,
