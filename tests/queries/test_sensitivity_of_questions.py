@@ -1,10 +1,11 @@
 """One unit, whatever its rows hold, moves no exact part by more than the noise is calibrated to."""
 
+import dataclasses
 import functools
+import itertools
 import math
 from decimal import Decimal
 
-import ibis
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -25,7 +26,6 @@ from sfumato.queries import (
     Quantile,
     Sum,
     Variance,
-    bounding,
 )
 from sfumato.queries.choices import ChoicePlan
 from sfumato.queries.engine import fetch, quiet
@@ -142,7 +142,8 @@ def questions(delta, bounds):
 def arena():
     """One connection in which every world's bounded table takes its turn under one name."""
     opened = open_source(SCHEMA.empty_table(), name="people").table.get_backend()
-    opened.raw_sql("CREATE TABLE bounded AS SELECT * FROM frame")
+    opened.con.register("incoming", SCHEMA.empty_table())
+    opened.raw_sql("CREATE TABLE bounded AS SELECT * FROM incoming")
     return opened
 
 
@@ -232,6 +233,7 @@ CASES = (
     ((1e-60, 2e-60), "price between -1 and 3"),
 )
 EXTREME = (99, "Alone", 1e308, 2**63 - 1, Decimal("1e17"), "inf", True)
+LOWEST = (99, "Rome", -1e308, -(2**63), Decimal("-99999999999999999.5"), "-7", False)
 strategies = {
     "base": others,
     "one": rows_of(99),
@@ -245,6 +247,8 @@ strategies = {
 @given(**strategies, delta=st.sampled_from((0.0, 1e-6)))
 @example([], [EXTREME] * 50, 1, 1, CASES[0], 0.0)
 @example([], [EXTREME] * 50, 3, 2, CASES[2], 1e-6)
+@example([], [LOWEST] * 50, 2, 1, ((-7.0, -1.0), None), 0.0)
+@example([], [LOWEST] * 50, 3, 2, ((-7.0, 2.0), None), 1e-6)
 def test_adding_a_unit_moves_every_part_within_its_bound(base, one, rows, groups, case, delta):
     check([base, base + one], rows, groups, case, "add-remove", delta)
 
@@ -260,6 +264,152 @@ def test_replacing_a_unit_moves_every_part_within_its_bound(base, one, other, ro
 @given(**strategies, delta=st.sampled_from((0.0, 1e-6)))
 def test_adding_a_unit_at_length(base, one, rows, groups, case, delta):
     check([base, base + one], rows, groups, case, "zero-out", delta)
+
+
+# --- every small table: all kinds, filters, defaults and relations -------------------------------
+
+X, PLACES = (None, -10.0, 10.0, 3.0), (None, "Rome", "Milan")
+FILTERS = (None, "x is null or city = 'Rome'", "not (x > 0)")
+RANGES = ((-10.0, 10.0, None), (-10.0, 10.0, 10.0), (-10.0, -2.0, -2.0))
+
+
+def small_row(x, city):
+    """A row of unit 99 of which two cells are known, or none."""
+    return (99, city, x, None, None, None, None)
+
+
+BLANK = small_row(None, None)
+
+
+def small_questions():
+    price = {"epsilon": 1.0}
+    bounded = [
+        kind("x", low, high, default=default, **price)
+        for kind in (Sum, Mean, Variance)
+        for low, high, default in RANGES
+    ]
+    single = [Count(**price), CountUnits(**price), *bounded]
+    return [
+        *single,
+        *(GroupBy(("city",), of, CITIES) for of in single if getattr(of, "default", 0) is not None),
+        *(
+            GroupBy(("city",), of, private_keys=True)
+            for of in (
+                Count(**price, delta=1e-6),
+                Sum("x", -10, 10, default=10, **price, delta=1e-6),
+            )
+        ),
+        GroupBy(("city",), Median("x", -10, 10, candidates=4, **price), CITIES),
+        Median("x", -10, 10, candidates=4, **price),
+        Histogram("x", (-10.0, 0.0, 10.0), **price),
+        Crosstab(("city", "yes"), Keys(city=CITIES), **price),
+        MostCommon("city", CITIES, **price),
+        ArgMax("city", "x", -10, 10, CITIES, **price),
+    ]
+
+
+def with_delta(query):
+    """The question with Gaussian noise, if it can have any."""
+    inside = getattr(query, "of", query)
+    if isinstance(inside, Median | MostCommon | ArgMax) or inside.delta:
+        return query
+    gaussian = dataclasses.replace(inside, delta=1e-6)
+    return gaussian if inside is query else dataclasses.replace(query, of=gaussian)
+
+
+def small_steps(worlds, rows):
+    """Pairs of what one unit holds, by relation: all that one step may do."""
+    for one in worlds:
+        yield "add-remove", one, ()
+        yield "zero-out", one, ()
+        for blanks in range(1, len(one) + 1):
+            yield "zero-out", one, (BLANK,) * blanks
+        for other in worlds:
+            yield "replace-one", one, other
+    if rows == 1:  # where a row is a unit, some of its cells may be blanked
+        for _, city, x, *_ in (one[0] for one in worlds if one):
+            yield "zero-out", (small_row(x, city),), (small_row(None, city),)
+            yield "zero-out", (small_row(x, city),), (small_row(x, None),)
+
+
+@pytest.mark.parametrize(
+    ("rows", "filters", "xs", "cities"),
+    [
+        (1, FILTERS[:2], X[:3], PLACES[:2]),
+        pytest.param(1, FILTERS, X, PLACES, marks=pytest.mark.slow),
+        pytest.param(2, FILTERS, X[:3], PLACES[:2], marks=pytest.mark.slow),
+    ],
+)
+def test_no_step_between_small_tables_moves_more_than_is_declared(rows, filters, xs, cities):
+    """Exhaustively, and for zero-out by blanks that stay: they pass filters and take defaults."""
+    cells = [small_row(x, city) for x, city in itertools.product(xs, cities)]
+    worlds = [
+        world
+        for size in range(rows + 1)
+        for world in itertools.combinations_with_replacement(cells, size)
+    ]
+    base = ((1, "Rome", 5.0, None, None, None, None),)
+    relations = ("add-remove", "zero-out", "replace-one")
+    table = duckdb_table([])
+    facts = {relation: facts_of(table, rows, rows, relation) for relation in relations}
+    plans = {
+        (query, relation): (query.plan(known), with_delta(query).plan(known))
+        for query, (relation, known) in itertools.product(small_questions(), facts.items())
+        if may_ask(query, relation)
+    }
+    asked = list(itertools.product(small_questions(), filters))
+    exact = {}
+    for world in worlds:
+        columns = zip(*(base + world), strict=True)
+        arrays = [
+            pa.array(column, kind) for column, kind in zip(columns, SCHEMA.types, strict=True)
+        ]
+        arena().con.register("incoming", pa.table(arrays, schema=SCHEMA))
+        arena().raw_sql("CREATE OR REPLACE TABLE bounded AS SELECT * FROM incoming")
+        for query, where in asked:
+            plan = plans[query, "zero-out"][0]
+            exact[world, query, where] = [a for a, _ in exact_parts(plan, query, where)]
+    bounds = {key: [*map(sensitivities, made)] for key, made in plans.items()}
+    for relation, one, other in small_steps(worlds, rows):
+        for query, where in asked:
+            pairs = [*zip(exact[one, query, where], exact[other, query, where], strict=True)]
+            for (a, b), bound in (
+                found
+                for declared in bounds.get((query, relation), ())
+                for found in zip(pairs, declared, strict=True)
+            ):
+                moved = distance(a, b, bound.norm.value)
+                assert moved <= bound.bound, (query, where, relation, one, other)
+
+
+def may_ask(query, neighbours):
+    """Private keys have no guarantee under replace-one either."""
+    hidden = isinstance(query, GroupBy) and query.private_keys
+    return allowed(query, neighbours) and not (hidden and neighbours == "replace-one")
+
+
+def sensitivities(plan):
+    """What each of the exact parts may move, in order."""
+    if isinstance(plan, QuantilePlan | ChoicePlan):
+        return [plan.choice.sensitivity]
+    first = [plan.selection.sensitivity] if isinstance(plan, PrivateGroups) else []
+    return first + [mechanism.sensitivity for mechanism in plan.noise.mechanisms]
+
+
+def test_a_default_costs_noise_under_zero_out_alone():
+    """From a value to the default: most where the default is an end of the range."""
+    table = duckdb_table([])
+    for kind, middle in ((Sum, 0.0), (Mean, 5.0)):
+        bound = {}
+        for relation, default in itertools.product(
+            ("add-remove", "zero-out"), (None, middle, 10.0)
+        ):
+            query = kind("x", middle - 10, middle + 10, default=default, epsilon=1.0)
+            plan = query.plan(facts_of(table, 3, 3, relation))
+            step = plan.measure.grid.step
+            bound[relation, default] = plan.noise.mechanisms[-1].sensitivity.bound * step
+        assert bound["zero-out", 10.0] == 3 * (20.0 if kind is Sum else 15.0)
+        assert {bound.pop(key) for key in list(bound) if key != ("zero-out", 10.0)} == {30.0}
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])
@@ -303,170 +453,3 @@ def test_what_noise_is_calibrated_to(neighbours, rows):
     assert squares.scale * unit == pytest.approx(twice * rows * 25 / 0.25, rel=1e-6)
     units = GroupBy(("city",), CountUnits(epsilon=0.5), CITIES).plan(facts)
     assert units.noise.mechanisms[0].scale == twice * min(rows, len(CITIES)) / 0.5
-
-
-# --- the bounded table itself ---------------------------------------------------------------------
-
-
-def shown(values):
-    """A row as text, the same for equal decimals and for both zeros."""
-    plain = (v.normalize() if isinstance(v, Decimal) else v for v in values)
-    return repr(tuple(v + 0.0 if isinstance(v, float) else v for v in plain))
-
-
-def kept(rows, most, groups=None, key=KEY, columns=("city",)):
-    """The rows of each unit that the bounded table holds, sorted."""
-    table = bounding.bound_rows(duckdb_table(rows), "person", most, key)
-    if groups is not None:
-        table = bounding.bound_groups(table, "person", columns, groups, key)
-    found = {}
-    for one in fetch(table, "testing"):
-        found.setdefault(one["person"], []).append(shown(one.values()))
-    return {unit: sorted(held) for unit, held in found.items()}
-
-
-def model(rows, most, hashes):
-    """The same choice in plain Python, given each row's hash."""
-    found = {}
-    for one in rows:
-        found.setdefault(one[0], []).append(one)
-    found.pop(None, None)
-    order = {
-        unit: sorted(held, key=lambda r: (hashes[r], sort_key(r))) for unit, held in found.items()
-    }
-    return {unit: sorted(map(shown, held[:most])) for unit, held in order.items()}
-
-
-def sort_key(values):
-    """DuckDB's order: NULL last, NaN above every number."""
-    return tuple(
-        (
-            value is None,
-            isinstance(value, float) and math.isnan(value),
-            0 if value is None else value,
-        )
-        if not (isinstance(value, float) and math.isnan(value))
-        else (False, True, 0)
-        for value in values
-    )
-
-
-@settings(max_examples=15)
-@given(
-    base=others, one=rows_of(99), most=st.integers(1, 4), groups=st.integers(1, 3), data=st.data()
-)
-def test_one_unit_changes_no_other_units_rows(base, one, most, groups, data):
-    shuffled = data.draw(st.permutations(base + one))
-    without, with_it = kept(base, most, groups), kept(shuffled, most, groups)
-    with_it.pop(99)
-    assert with_it == without
-
-
-@settings(max_examples=15)
-@given(
-    base=others, one=rows_of(99), most=st.integers(1, 4), groups=st.integers(1, 3), data=st.data()
-)
-def test_position_does_not_matter_and_bounds_hold(base, one, most, groups, data):
-    rows = base + one
-    found = kept(rows, most)
-    assert found == kept(data.draw(st.permutations(rows)), most)
-    held = {}
-    for r in rows:
-        held.setdefault(r[0], []).append(shown(r))
-    held.pop(None, None)
-    assert found.keys() == held.keys()
-    for unit, some in found.items():
-        assert len(some) == min(most, len(held[unit]))
-        assert all(some.count(r) <= held[unit].count(r) for r in some)
-    for some in kept(rows, most, groups).values():
-        assert len({r.split(",")[1] for r in some}) <= groups
-
-
-@pytest.mark.parametrize("values", [1, 2])
-@pytest.mark.parametrize("large", [False, True])
-@settings(max_examples=8)
-@given(base=others, one=rows_of(99), most=st.integers(1, 4), data=st.data())
-def test_ties_are_settled_by_content(values, large, base, one, most, data):
-    """With a hash of one or two values nearly all rows tie."""
-
-    def poor_hash(table, columns, key):
-        return (table["yes"].fill_null(False).cast("uint64") * (values - 1)).cast("uint64")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bounding, "_hash", poor_hash)
-        if large:
-            patch.setattr(bounding, "_share_to_try", lambda *_: 1e-19 * values)
-        rows = data.draw(st.permutations(base + one))
-        plain = [tuple(0.0 if v == 0 and isinstance(v, float) else v for v in r) for r in rows]
-        hashes = {r: (values - 1) * bool(r[6]) for r in plain}
-        assert kept(plain, most) == model(plain, most, hashes)
-
-
-@settings(max_examples=10)
-@given(base=others, one=rows_of(99), most=st.integers(1, 4), share=st.floats(0, 0.999))
-def test_two_passes_choose_as_one_does(base, one, most, share):
-    rows = base + one
-    plain = kept(rows, most)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bounding, "_LARGE", 0)
-        assert kept(rows, most) == plain
-        patch.setattr(bounding, "_share_to_try", lambda *_: share)
-        assert kept(rows, most) == plain
-
-
-def test_the_key_decides_which_rows_are_kept():
-    rows = [(1, "Rome", float(i), i, None, "", True) for i in range(100)]
-    first, again, other = kept(rows, 3), kept(rows, 3), kept(rows, 3, key=12345)
-    assert first == again
-    assert first != other
-    assert bounding.secret_key() != bounding.secret_key()
-
-
-def test_rows_are_chosen_evenly():
-    """Over 2,000 units, each of ten rows is kept with the same probability, 3 in 10."""
-    rows = [(unit, "Rome", float(i), i, None, "", True) for i in range(10) for unit in range(2000)]
-    counts = dict.fromkeys(range(10), 0)
-    for held in kept(rows, 3).values():
-        for text in held:
-            counts[int(text.split(", ")[3])] += 1
-    spread = math.sqrt(2000 * 0.3 * 0.7)
-    assert all(abs(n - 600) < 4.5 * spread for n in counts.values())
-
-
-@pytest.mark.parametrize("frame", ["polars", "arrow", "enum"])
-def test_categories_read_off_the_rows_do_not_decide(frame, protected):
-    """A categorical column numbers its values in order of appearance: another unit's rows count."""
-    import polars as pl
-
-    base = [(1, value) for value in "abcdefgh"]
-    found = []
-    for rows in (base, [(2, "h"), (2, "g"), (2, "c"), *base]):
-        units, values = zip(*rows, strict=True)
-        if frame == "polars":
-            source = pl.DataFrame({"u": units, "c": values}).with_columns(
-                pl.col("c").cast(pl.Categorical)
-            )
-        elif frame == "arrow":
-            source = pa.table({"u": units, "c": pa.array(values).dictionary_encode()})
-        else:
-            connection = ibis.duckdb.connect()
-            listed = ", ".join(f"'{value}'" for value in dict.fromkeys(values))
-            connection.raw_sql(f"CREATE TABLE t (u BIGINT, c ENUM({listed}))")
-            connection.con.executemany("INSERT INTO t VALUES (?, ?)", rows)
-            with quiet():
-                source = connection.table("t")
-        table = protected(source, unit="u", max_rows_per_unit=3)
-        assert table.columns["c"] == "string"
-        table._bounded.key = KEY
-        held = fetch(table._bounded.table(()), "testing")
-        found.append(sorted(row["c"] for row in held if row["u"] == 1))
-    assert found[0] == found[1]
-
-
-def test_categories_inside_lists_are_refused(protected):
-    connection = ibis.duckdb.connect()
-    connection.raw_sql("CREATE TABLE t (c ENUM('a', 'b')[])")
-    with quiet():
-        table = connection.table("t")
-    with pytest.raises(ValueError, match="'c' holds categories inside"):
-        protected(table)

@@ -268,6 +268,34 @@ def test_a_group_of_one_unit_shows_as_seldom_as_delta_says():
     assert shown == pytest.approx(1e5 * exact, abs=5 * math.sqrt(1e5 * exact))
 
 
+@pytest.mark.parametrize("groups", [1, 2, 3])
+@pytest.mark.parametrize("epsilon", [0.05, 0.7, 3.0])
+@pytest.mark.parametrize("delta", [1e-6, 0.01, 0.4])
+def test_which_private_groups_are_named_is_private_when_some_of_them_are_new(
+    groups, epsilon, delta
+):
+    """The exact laws on both sides: one unit more, in some groups that are there and some new."""
+    scale = groups / epsilon
+    p, least = math.exp(-1 / scale), threshold(groups / epsilon, groups, delta)
+
+    def passes(count):
+        tail = p ** abs(least - count) / (1 + p)
+        return tail if count < least else 1 - p * tail
+
+    def law(counts):
+        """Of all sets of names; a group that is not there is never named."""
+        probs = np.ones(1)
+        for share in (passes(count) if count else 0.0 for count in counts):
+            probs = np.multiply.outer(probs, [1 - share, share]).ravel()
+        return probs
+
+    for new, around in itertools.product(range(groups + 1), (1, least - 1, least, least + 5)):
+        old = [max(around, 1)] * (groups - new)
+        here, there = law([*(n + 1 for n in old), *[1] * new]), law([*old, *[0] * new])
+        for a, b in ((here, there), (there, here)):
+            assert np.maximum(a - math.exp(epsilon) * b, 0).sum() <= delta * (1 + 1e-9)
+
+
 def test_large_private_groups_show_with_an_unbiased_count():
     query = GroupBy(("city",), Count(epsilon=1.0, delta=1e-6), private_keys=True)
     plan = query.plan(facts(rows=3, groups=1))

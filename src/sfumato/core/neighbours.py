@@ -13,10 +13,15 @@ zero-out       never        0           two steps (through the null record)
 replace-one    never        never       0
 =============  ===========  ==========  =============================================
 
-Add/remove gives zero-out at the same cost because every mechanism here treats a null record as
-absent. Replace-one says nothing about the number of records, hence never converts back; nor does it
-give zero-out, because the null record need not lie in the domain (values in [10, 20] differ by at
-most 10 from each other, and by 20 from nothing).
+Add/remove gives zero-out at the same cost where a null record counts as absent, which is what the
+null of this relation is. A row of missing values need not be one: where missing values take a
+declared default, they contribute, and blanking a row is a replacement. Questions of tables price
+blank rows that stay (:mod:`sfumato.queries.measures`). In training the null is a record whose
+contribution to every sum is zero, not one at the defaults.
+
+Replace-one says nothing about the number of records, hence never converts back; nor does it give
+zero-out, because the null record need not lie in the domain (values in [10, 20] differ by at most
+10 from each other, and by 20 from nothing).
 """
 
 from __future__ import annotations
@@ -26,6 +31,9 @@ from enum import StrEnum
 from sfumato.core import validation
 
 __all__ = ["Neighbours", "require_conversion"]
+
+
+_ITSELF_DATA = {"record", "row", "label", "example", "document", "cell", "visit"}
 
 
 class Neighbours(StrEnum):
@@ -48,11 +56,18 @@ class Neighbours(StrEnum):
         return validation.choice(name, value, cls)
 
     def describe(self, unit: str) -> str:
-        """The relation in plain words, for one ``unit``."""
+        """The relation in plain words, for one ``unit``.
+
+        A record is blanked out; of a person, or whatever else holds data, the data are.
+
+        >>> Neighbours.ZERO_OUT.describe("record"), Neighbours.ZERO_OUT.describe("patient")
+        ('blank out one record', 'blank out the data of one patient')
+        """
+        data = "" if unit in _ITSELF_DATA else "the data of "
         return {
             Neighbours.ADD_REMOVE: f"add or remove one {unit}",
             Neighbours.REPLACE_ONE: f"replace one {unit}",
-            Neighbours.ZERO_OUT: f"blank out one {unit}",
+            Neighbours.ZERO_OUT: f"blank out {data}one {unit}",
         }[self]
 
 

@@ -19,7 +19,7 @@ from sfumato.core import validation
 from sfumato.core.neighbours import Neighbours, require_conversion
 from sfumato.core.rounding import at_least_product, at_least_root
 
-__all__ = ["Norm", "Sensitivity"]
+__all__ = ["Norm", "Sensitivity", "required"]
 
 
 class Norm(StrEnum):
@@ -105,3 +105,14 @@ class Sensitivity:
         target = Neighbours.parse(neighbours)
         steps = require_conversion(self.neighbours, target)
         return replace(self, bound=at_least_product(self.bound, steps), neighbours=target)
+
+
+def required(sensitivity: object, norm: Norm) -> float:
+    """The bound of what is given as a mechanism's ``sensitivity``; see :meth:`Sensitivity.require`.
+
+    Raises:
+        ValueError: also for anything that is no :class:`Sensitivity`, such as a bare number.
+    """
+    if not isinstance(sensitivity, Sensitivity):
+        validation.fail("sensitivity", "a Sensitivity, such as Sensitivity(1.0)", sensitivity)
+    return sensitivity.require(norm)

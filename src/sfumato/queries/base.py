@@ -20,6 +20,7 @@ from sfumato.core import validation
 from sfumato.core.events import Event
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.randomness import Coins
+from sfumato.ledger.budget import MOST_EPSILON
 from sfumato.queries.facts import Facts
 from sfumato.queries.filters import Where, describe_filter
 
@@ -129,6 +130,7 @@ def _plain(value: Any) -> Any:
 
 def check_price(query: Query) -> None:
     """Validates what all questions share."""
-    validation.positive("epsilon", query.epsilon)
+    if validation.positive("epsilon", query.epsilon) > MOST_EPSILON:
+        validation.fail("epsilon", f"at most {MOST_EPSILON:g}, the largest budget's", query.epsilon)
     validation.delta("delta", query.delta)
     validation.open_probability("confidence", query.confidence)

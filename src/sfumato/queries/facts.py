@@ -65,10 +65,11 @@ class Facts:
         return self.column(name)
 
     def sensitivity(self, l1: int, l2: float, dimension: int, norm: Norm) -> Sensitivity:
-        """What one unit may move, given what its rows add up to when it is added or removed.
+        """What one unit may move, given what it moves when it is added or removed (or blanked out).
 
         ``l1`` and ``l2`` bound the norms of the vector of all that one unit contributes. Adding or
         removing the unit moves the released vector by exactly that; replacing it by at most twice.
+        Under zero-out they bound what blanking moves (:mod:`~sfumato.queries.measures`).
         """
         bound = float(l1) if norm is Norm.L1 else l2
         step = Sensitivity(bound, norm, Neighbours.ADD_REMOVE, self.unit, dimension)

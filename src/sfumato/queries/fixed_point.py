@@ -91,6 +91,12 @@ class Grid:
         """What a sum of whole numbers stands for, relative to the centre."""
         return whole * self.step
 
+    def whole(self, number: float) -> int:
+        """The whole number that stands for a public number: what ``encode`` gives for it."""
+        offset = min(max(number, self.lower), self.upper) - self.centre
+        scaled = 0.0 if abs(offset) < self.step / 4 else offset * (1 / self.step)
+        return min(max(math.floor(scaled + 0.5), self.least), self.most)
+
     def encode(self, number: Value) -> Value:
         """A finite double or NULL as a whole number or NULL; defined on every row.
 

@@ -120,7 +120,8 @@ class Sum(_OfColumn):
     Attributes:
         column: which.
         lower, upper: declared, never measured; values outside count as the nearer bound.
-        default: what a missing value counts as; nothing unless declared.
+        default: what a missing value counts as; nothing unless declared. Under zero-out it costs
+            noise, unless it is 0 (for a mean and a variance: the middle).
     """
 
     @property

@@ -17,6 +17,22 @@ These bounds hold in L1 and in L2 for all cells of a table together, because a u
 some cells and add up. A row whose value is missing (NULL, NaN, infinite, not a number) takes the
 declared default, or counts for nothing if there is none.
 
+**Zero-out.** The neighbour holds blank rows in place of one unit's rows: as many or fewer, with
+every cell missing; only the unit's own cell may stay. The bounds of the table above hold for it:
+
+- A blank row is in no category, in no bin and in no group, and has no number. So without a default
+  it adds to counts of rows and of units alone, and to those only where there are no cells and the
+  filter lets it pass (``x IS NULL``). Both counts lie between 0 and the bound, before and after.
+- With a default d it adds d to a sum. A row that added a value v, or nothing, then moves the sum by
+  |v - d| or |d|: a row moves it by at most max(|lower|, |upper|, d - lower, upper - d), about the
+  middle for a mean. That is the bound under zero-out. Squares lie between 0 and the bound either
+  way. The noise grows with the default's distance from 0 (from the middle for a mean), at most
+  twofold.
+
+Where each row is a unit of its own, the same holds if only some of its cells are blanked: the row
+stays in its cell, or leaves it, or is let in by the filter. Blanking some cells of a unit that has
+several rows is no zero-out step, since other rows of it may then be kept: it is a replacement.
+
 Intervals: with probability ``confidence`` every part lies within its half-width (union bound), and
 the interval of the value is what then follows. Clamping a result to what is possible is free.
 """
@@ -32,6 +48,7 @@ from typing import Any, final
 import ibis.expr.types as ir
 
 from sfumato.core import validation
+from sfumato.core.neighbours import Neighbours
 from sfumato.queries.engine import Value
 from sfumato.queries.facts import Facts
 from sfumato.queries.fixed_point import Grid, declared_bounds
@@ -155,6 +172,14 @@ class _Bounded(Measure):
         """The column."""
         return self.column
 
+    def _reach(self, facts: Facts) -> int:
+        """The most by which one row moves the sum; under zero-out from any value to the default."""
+        grid = self.grid
+        if self.default is None or facts.neighbours is not Neighbours.ZERO_OUT:
+            return grid.reach
+        blank = grid.whole(self.default)
+        return max(grid.reach, blank - grid.least, grid.most - blank)
+
     def _number(self, table: ir.Table, facts: Facts) -> Value:
         number = finite_number(table[facts.column(self.column)], facts.engine)
         return number if self.default is None else number.fill_null(float(self.default))
@@ -171,9 +196,9 @@ class BoundedSum(_Bounded):
         return Grid(self.lower, self.upper)
 
     def parts(self, facts: Facts, cells: int, grouped: bool) -> tuple[Part, ...]:
-        """R rows of at most the larger bound each."""
+        """R rows of at most the larger bound each, or of what blanking one moves."""
         facts.require_number(self.column)
-        reach = facts.rows * self.grid.reach
+        reach = facts.rows * self._reach(facts)
         return (Part("s", reach, float(reach)),)
 
     def aggregates(self, table: ir.Table, facts: Facts) -> dict[str, Value]:
@@ -203,7 +228,7 @@ class BoundedMean(_Bounded):
     def parts(self, facts: Facts, cells: int, grouped: bool) -> tuple[Part, ...]:
         """Half of the budget each for the count and the sum."""
         facts.require_number(self.column)
-        reach = facts.rows * self.grid.reach
+        reach = facts.rows * self._reach(facts)
         return (
             Part("n", facts.rows, float(facts.rows), 0.5),
             Part("s", reach, float(reach), 0.5),
@@ -240,7 +265,7 @@ class BoundedVariance(_Bounded):
     def parts(self, facts: Facts, cells: int, grouped: bool) -> tuple[Part, ...]:
         """Half of the budget for the squares, a quarter each for count and sum."""
         facts.require_number(self.column)
-        reach, squares = facts.rows * self.grid.reach, facts.rows * self.grid.square_reach
+        reach, squares = facts.rows * self._reach(facts), facts.rows * self.grid.square_reach
         return (
             Part("n", facts.rows, float(facts.rows), 0.25),
             Part("s", reach, float(reach), 0.25),

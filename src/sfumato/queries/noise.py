@@ -22,11 +22,12 @@ __all__ = ["Noise", "Part", "calibrate"]
 
 @dataclass(frozen=True)
 class Part:
-    """One whole number per cell, and what one unit may add to it.
+    """One whole number per cell, and how far one unit may move it.
 
     Attributes:
         name: of the aggregate's column.
-        l1: most that one unit's rows add up to over all cells, in magnitude.
+        l1: most that adding or removing one unit moves it over all cells, in magnitude; under
+            zero-out, most that blanking one does.
         l2: the Euclidean norm of the same.
         share: of the budget; the shares of all parts add up to 1.
     """
