@@ -8,11 +8,13 @@ import pytest
 import torch
 from scipy import stats
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from sfumato.accounting import account
 from sfumato.core.events import LaplaceEvent, PoissonSampledEvent, repeat
-from sfumato.core.randomness import SeededCoins
+from sfumato.core.randomness import SYSTEM, SeededCoins
 from sfumato.core.records import Record
+from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.naive import LaplaceSGD
 from sfumato.learning.naive.examples import vector_of
 
@@ -182,3 +184,44 @@ def test_what_does_not_fit_is_an_error_before_anything_is_read():
     ]:
         with pytest.raises(ValueError, match=match):
             way.run(*wrong)
+
+
+def test_what_a_model_draws_comes_from_the_coins():
+    """Whoever knows torch's seed knows no mask."""
+    x, y = rows()
+    way = LaplaceSGD(**(FIELDS | {"lot_size": 100, "noise_multiplier": 0.01, "steps": 3}))
+    moved = []
+    for coins in (SeededCoins(1), SeededCoins(1), SYSTEM, SYSTEM):
+        torch.manual_seed(0)
+        drawn = nn.Sequential(nn.Linear(5, 50), nn.Dropout(0.5), nn.Linear(50, 3))
+        masks = Masks()
+        with masks:
+            way.run(drawn, x, y, coins=coins)
+        moved.append(masks.seen)
+    assert moved[0] == moved[1]
+    assert len({str(each) for each in moved}) == 3
+
+
+class Masks(TorchDispatchMode):
+    """Sees what dropout draws."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if "bernoulli" in str(func) and out.numel() > 1000:
+            self.seen.append(out.flatten().tolist())
+        return out
+
+
+@pytest.mark.parametrize("draw", [lambda: torch.manual_seed(0), lambda: np.random.default_rng(0)])
+def test_seeds_in_a_model_are_refused(draw):
+    class Seeded(nn.Linear):
+        def forward(self, x):
+            draw()
+            return super().forward(x)
+
+    with pytest.raises(TrainingError, match="while a batch was out"):
+        LaplaceSGD(**FIELDS).run(Seeded(5, 3), *rows(), coins=SeededCoins(1))

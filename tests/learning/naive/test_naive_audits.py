@@ -69,7 +69,7 @@ def steps(multiplier=0.5, rate=1.0, number=1, **more):
 WAYS = {
     "one step": (steps(), 0.85),
     "another clip norm": (steps(clip=3.0), 0.85),
-    "a sampled step": (steps(rate=0.3), 0.8),
+    "a sampled step": (steps(rate=0.3), 0.77),
     "three steps": (steps(1.5, number=3), 0.4),
     "momentum": (steps(1.5, number=3, momentum=0.9), 0.35),
     "sampled steps at a delta": (steps(rate=0.3, number=5, delta=1e-5), 0.2),

@@ -35,6 +35,7 @@ from sfumato.core.records import Record, versions
 from sfumato.core.rounding import at_least_product
 from sfumato.core.sensitivity import Norm, Sensitivity
 from sfumato.learning.dp_sgd.lots import PoissonLots
+from sfumato.learning.dp_sgd.other_coins import drawn_by, refuse_held, refuse_seeds
 from sfumato.learning.naive.examples import (
     check_model,
     check_rows,
@@ -43,6 +44,7 @@ from sfumato.learning.naive.examples import (
     vector_of,
 )
 from sfumato.learning.naive.gradients import clipped_sum
+from sfumato.learning.secret_coins import ModelCoins
 from sfumato.mechanisms.laplace import Laplace
 
 __all__ = ["LaplaceSGD"]
@@ -200,11 +202,12 @@ class LaplaceSGD:
         check_model(model, inputs)
         work = copy.deepcopy(model)
         _rehearse(work, inputs, labels, self.clip)
+        masks = ModelCoins(coins)
         optimizer = torch.optim.SGD(
             trainable(work).values(), lr=self.learning_rate, momentum=self.momentum
         )
         for lot in self._lots(len(labels), coins):
-            self._step(work, optimizer, inputs, labels, lot.to(inputs.device), coins)
+            self._step(work, optimizer, inputs, labels, lot.to(inputs.device), coins, masks)
         return released(model, vector_of(work)), self._record(work, coins)
 
     def _lots(self, available: int, coins: Coins) -> Iterator[Tensor]:
@@ -219,10 +222,13 @@ class LaplaceSGD:
         labels: Tensor,
         lot: Tensor,
         coins: Coins,
+        masks: ModelCoins,
     ) -> None:
         total = vector_of(work).zero_()
         for rows in lot.split(self.batch_size):
-            total += clipped_sum(work, inputs[rows], labels[rows], self.clip)
+            with masks.batch():  # what the model draws is secret, and each row's own
+                total += clipped_sum(work, inputs[rows], labels[rows], self.clip)
+                refuse_seeds(masks.seeded_since())
         noisy = self._mechanism(total.numel()).perturb(total.cpu().numpy(), coins=coins)
         mean = torch.as_tensor(noisy, device=total.device) / self.lot_size
         weights = trainable(work).values()
@@ -247,12 +253,15 @@ def _rehearse(work: nn.Module, inputs: Tensor, labels: Tensor, clip: float) -> N
     """One sum over made-up rows: a model that cannot be trained so is an error before the run."""
     before = {name: b.clone() for name, b in work.named_buffers()}
     made_up = inputs.new_zeros((3, *inputs.shape[1:])), labels.new_zeros(3)
+    refuse_held(model=work)
     try:
-        clipped_sum(work, *made_up, clip)
+        _, (_, drawn) = drawn_by(lambda: clipped_sum(work, *made_up, clip), 3, 0)
     except RuntimeError as error:
         raise ValueError(
             "model must be one that can be shown one example at a time (no batch normalisation, "
             f"nothing that depends on other examples), got {type(work).__name__}: {error}"
         ) from error
+    if any(drawn.values()):
+        validation.fail("model", "one that draws with torch's functions alone", "another")
     if any(not torch.equal(b, before[name]) for name, b in work.named_buffers()):
         validation.fail("model", "one whose buffers do not change in training", type(work).__name__)
