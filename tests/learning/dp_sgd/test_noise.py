@@ -214,21 +214,6 @@ def test_the_global_seed_of_torch_changes_nothing():
     assert torch.equal(*given)
 
 
-def test_fresh_generators_take_all_their_state_from_coins():
-    generator = torch.Generator().manual_seed(2**32 + 5)
-    at = slice(noise._STATE_AT, noise._STATE_AT + 8)
-    assert generator.get_state()[at].view(torch.int64).tolist() == [5]  # 32 bits alone
-    coins = Counting()
-    started = noise._started(torch.device("cpu"), coins)
-    words = started.get_state()[noise._STATE_AT :][: 8 * noise._STATE_WORDS].view(torch.int64)
-    assert words.tolist() == (coins.given[1] & np.uint64(0xFFFFFFFF)).tolist()
-    same = noise._started(torch.device("cpu"), SeededCoins(5))
-    other = noise._started(torch.device("cpu"), SeededCoins(6))
-    draws = [torch.randn(4, generator=g) for g in (started, same, other)]
-    assert torch.equal(draws[0], draws[1])
-    assert not torch.equal(draws[0], draws[2])
-
-
 # --- a sum, its noise, and the expected lot size --------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from sfumato.core.randomness import SYSTEM, SeededCoins
 from sfumato.learning.dp_sgd import DPSGD, ChaChaNoise, Flat, PerLayer, PoissonLots, TrainingPlan
 from sfumato.learning.dp_sgd.clipped_sum import ClippedSum
 from sfumato.learning.dp_sgd.compiled import CompiledSum
@@ -251,3 +252,37 @@ def test_training_on_a_gpu_has_chacha_noise_of_the_right_size():
     noise = model.weight.detach() * 16 / (4.0 * 0.5)
     assert abs(float(noise.mean())) < 0.03
     assert 0.98 < float(noise.std()) < 1.02
+
+
+class Shown:
+    """No noise; keeps what the sums show of one row's mask."""
+
+    name, private = "shown", False
+
+    def __init__(self):
+        self.masks = []
+
+    def normal(self, like, std):
+        if like.shape[-1] == 512:
+            self.masks.append(tuple((like != 0).any(0).tolist()))
+        return torch.zeros_like(like)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_every_step_has_masks_of_its_own_that_no_seed_tells(compiled):
+    """Also the steps that are replayed."""
+    found = []
+    for coins in (SYSTEM, SYSTEM, SeededCoins(1), SeededCoins(1)):
+        torch.manual_seed(0)
+        before = torch.cuda.get_rng_state()
+        model, noise = nn.Sequential(nn.Dropout(0.5), nn.Linear(512, 2)).cuda(), Shown()
+        data = torch.ones(1, 512).cuda(), torch.zeros(1).long().cuda()
+        DPSGD(
+            model, torch.optim.SGD(model.parameters(), lr=1e-3), data, public_size=1, lot_size=1,
+            steps=AFTER + 20, noise_multiplier=1.0, delta=1e-5, noise=noise, coins=coins,
+        ).fit(losses("float32"), compile=compiled)  # fmt: skip
+        assert torch.equal(torch.cuda.get_rng_state(), before)
+        assert len(set(noise.masks)) == len(noise.masks) == AFTER + 20
+        found.append(noise.masks)
+    assert not set(found[0]) & set(found[1])
+    assert found[2] == found[3]

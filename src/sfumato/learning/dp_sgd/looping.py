@@ -30,17 +30,22 @@ from sfumato.learning.dp_sgd.distributed import Ranks, agreement
 from sfumato.learning.dp_sgd.distributed.shards import Shards
 from sfumato.learning.dp_sgd.distributed.shares import share_in_parts
 from sfumato.learning.dp_sgd.errors import TrainingError
+from sfumato.learning.dp_sgd.other_coins import Watched, refuse_held, refuse_seeds
 from sfumato.learning.dp_sgd.owners import Owners, RowsAreUnits
-from sfumato.learning.dp_sgd.physical import Part, largest_part, room_for
+from sfumato.learning.dp_sgd.padded_rows import padded_companies
+from sfumato.learning.dp_sgd.physical import Part, largest_part, may_be_cut, room_for
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.progress import Progress, choose_progress
 from sfumato.learning.dp_sgd.recording import Expected, Recorder
 from sfumato.learning.dp_sgd.rehearsal import noted, rehearse
 from sfumato.learning.dp_sgd.resuming import Resuming
+from sfumato.learning.dp_sgd.sparing import failing_rows, taken_from, values_of
 from sfumato.learning.dp_sgd.stepping import NoisyStep, as_training_error
 from sfumato.learning.dp_sgd.turns import Turns
 from sfumato.learning.dp_sgd.watching import Watch
 from sfumato.learning.dp_sgd.zeros import none_at_zero
+from sfumato.learning.secret_coins import ModelCoins
+from sfumato.ledger import LedgerError
 
 __all__ = ["Loop"]
 
@@ -63,6 +68,7 @@ class Loop(ChargedOnce):
     _copies: int
     _most_rows: int | None
     _coins: Coins
+    _model_coins: ModelCoins
     _recorder: Recorder
     _watch: Watch
     _average: WeightAverage | None
@@ -75,8 +81,10 @@ class Loop(ChargedOnce):
         self._progress = choose_progress(False)
         self._rehearsed = False
         self._rehearsal: Turns | None = None
+        self._watched = Watched()
         self._part: Part | None = None
         self._is_out = self._looping = False
+        self._unseen = False  # whether no code of the user's runs between two batches
         self._after: Callable[[int], object] = _nothing
         self._steps_taken = 0
         self._just_taken: int | None = None  # steps in the weights, from a step to the next batch
@@ -117,6 +125,7 @@ class Loop(ChargedOnce):
         try:
             yield from self._loop()
         finally:
+            self._model_coins.give_back()
             self._looping = False
 
     def _loop(self) -> Iterator[Any]:
@@ -129,7 +138,7 @@ class Loop(ChargedOnce):
         with self._recorder.attached(), aware:
             yield from self._rehearse()
             try:
-                self._charge.entry = self._ranks.leading(self._begin)
+                self._begin()
                 if self._ranks.leads:
                     self._progress = choose_progress(self._wanted_progress)
                 self._step.watched = self._ranks.leading(lambda: self._progress.wanted)
@@ -142,10 +151,18 @@ class Loop(ChargedOnce):
         if self.steps_taken >= self.plan.steps:
             self._ranks.leading(lambda: self._charge.finish(self.record.to_dict()))
 
-    def _begin(self) -> int | None:
-        """The leader's part before the first lot: takes the folder, and pays."""
-        self._resuming.begin(self._charge, self.steps_taken)
-        self._charge.make(self.plan)
+    def _begin(self) -> None:
+        """Before the first lot: takes the folder, writes what to go on from, and pays."""
+        self._ranks.leading(lambda: self._resuming.begin(self._charge, self.steps_taken))
+        self._resuming.before_first(self.steps_taken)
+        self._charge.entry = self._ranks.leading(self._pay)
+
+    def _pay(self) -> int | None:
+        try:
+            self._charge.make(self.plan, self._resuming.journal)
+        except LedgerError:  # nothing was read
+            self._resuming.unpaid()
+            raise
         return self._charge.entry
 
     def _rehearse(self) -> Iterator[Any]:
@@ -161,17 +178,30 @@ class Loop(ChargedOnce):
         self._watch.accept()  # weights may have been loaded since the trainer was made
         if self._average is not None and not self._average.updates:
             self._average.restart()  # from the weights that the run begins with, on every rank
-        self._source.check_collate()
-        imitate = self._augmentation.checked(self._source.imitation)
+        several = may_be_cut(
+            self.plan.lots, self.plan.neighbours, self._copies, self._most_rows, self._ranks.count
+        )
+        refuse_held(model=self.model, augment=self._augmentation.augment)
+        self._source.check_collate(several)
+        imitate = self._augmentation.checked(self._source.imitation, several)
         expected = self.plan.lots.expected_size / self._ranks.count
         crowd = largest_part(expected, self._copies, self._most_rows)
-        rehearsal = rehearse(self._recorder, imitate, self._copies, crowd, self._ranks)
+        companies = [
+            company.changed(self._augmentation.held_still)
+            for company in self._source.companies(self._copies)
+        ]
+        companies += padded_companies(imitate, self._copies, self._source.is_public)
+        rehearsal = rehearse(
+            self._recorder, imitate, self._copies, crowd, self._ranks, companies, several
+        )
         self._rehearsal = Turns(rehearsal, self._recorder, self.optimizer)
         copied = (lambda: None) if self._shards is None else self._shards.reshard
         try:
             with none_at_zero(self._recorder.tape.parameters, copied):
                 for batch in self._rehearsal.batches():
-                    yield from self._hand_out(batch)
+                    self._model_coins.fresh()
+                    with self._watched:
+                        yield from self._hand_out(batch)
                 if self._step.compiled is not None:
                     self._step.compiled.check(imitate, self._copies, self._step.loss_scale)
             agreement.require_all_well(self._ranks)  # everyone, before anything is spent
@@ -185,19 +215,19 @@ class Loop(ChargedOnce):
         self._step.start()  # a lot that was broken off is not part of the next one
         resumed = self.plan.lots.resume_point(self.steps_taken)
         self._steps_taken = min(resumed, self.plan.steps)
-        for batch in self._source.stream(self._parts(waiting)):
-            part = self._part = waiting.popleft()
+        for batch, left_out in self._source.stream(self._parts(waiting), self._model_coins):
+            part = self._part = waiting.popleft().without(left_out)
             if part.units:
                 self._recorder.expect(len(part.rows), part.units)
                 yield from self._hand_out(self._augmentation(batch))
             else:  # at once: what is noted of later lots must not tell that this one was empty
+                self._model_coins.give_back()
                 self._watch.check()  # nor must an error
                 self._take_step(part)
 
     def _parts(self, waiting: deque[Part]) -> Iterator[np.ndarray]:
         """The rows of every physical batch to come; ``waiting`` holds what they are parts of."""
-        sampler = self.plan.lots.sampler(len(self._owners), self._coins, self.steps_taken)
-        self._resuming.before_first(self.steps_taken)
+        sampler = self.plan.sampler(len(self._owners), self._coins, self.steps_taken)
 
         def drawn(step: int) -> Any:
             self._resuming.note_started(step)  # before anyone knows who is in it
@@ -238,6 +268,7 @@ class Loop(ChargedOnce):
             )
         self._watch.check()
         self._watch.check_modes()
+        refuse_seeds(self._model_coins.seeded_since())
         return expected
 
     def backward(self, losses: Tensor) -> None:
@@ -247,9 +278,13 @@ class Loop(ChargedOnce):
         noise and steps the optimizer.
         """
         if self._rehearsal is not None:
+            self._watched.rest()
             with self._telling():
-                check_losses(losses, self._take_back().rows)
+                expected = self._take_back()
+                refuse_seeds(self._model_coins.replaced_since())
+                check_losses(losses, expected.rows)
                 self._rehearsal.hand_in(losses)
+            self._model_coins.give_back()
             self._is_out = False
             return
         expected = self._take_back()
@@ -271,7 +306,7 @@ class Loop(ChargedOnce):
             compile: trace forward, backward and clipping into one graph, for ``torch.compile``.
             after: called after each step with the number of steps taken, to test or to save.
         """
-        self._after = after
+        self._after, self._unseen = after, after is _nothing
         if compile and self._shards is not None:
             raise TrainingError(
                 "a model that is sharded by fully_shard cannot be compiled into one step: train it "
@@ -280,31 +315,78 @@ class Loop(ChargedOnce):
         if compile:
             room = room_for(self.plan.lots, self._copies, self._most_rows, self._ranks.count)
             self._step.compile(self.model, loss, self._recorder.tape, room)
+        if not self._rehearsed:
+            refuse_held(loss=loss)
         try:
             with contextlib.closing(iter(self)) as batches:  # also if ``after`` raises
                 for batch in batches:
                     self._learn_from(batch, loss)
         finally:
-            self._after = _nothing  # which may hold this trainer, and rows would outlive the run
+            self._unseen, self._after = (
+                False,
+                _nothing,
+            )  # which may hold this trainer, and rows would outlive the run
         return self
 
     def _learn_from(self, batch: Any, loss: Callable[..., Tensor]) -> None:
-        values = tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
-        if self._step.compiled and not self.rehearsing:
-            return self._compiled_backward(values)
-        with noted(self.rehearsing), self._telling():
-            losses = loss(self.model, *values)
-        return self.backward(losses)
+        if self.rehearsing:
+            with noted(True), self._telling(), self._watched.calls():
+                losses = loss(self.model, *values_of(batch))
+            return self.backward(losses)
+        try:
+            losses = self._losses_of(batch, loss)
+        except Exception as error:  # whatever a private row makes the user's code do
+            losses = self._losses_of(self._spared(batch, loss, error), loss)
+        if losses is not None:
+            return self.backward(losses)
+        assert self._part is not None
+        return self._complete(self._part)
 
-    def _compiled_backward(self, batch: tuple[Any, ...]) -> None:
-        self._take_back()
+    def _losses_of(self, batch: Any, loss: Callable[..., Tensor]) -> Tensor | None:
+        """Of a private batch; None if it is in the lot's sum already."""
         part = self._part
         assert part is not None
-        self._step.add_compiled(batch, part)
-        self._complete(part)
+        if self._step.compiled:
+            self._take_back()
+            self._step.add_compiled(values_of(batch), part)
+            return None
+        losses = loss(self.model, *values_of(batch))
+        check_losses(losses, len(part.rows))
+        return losses
+
+    def _spared(self, batch: Any, loss: Callable[..., Tensor], error: Exception) -> Any:
+        """The batch that is out without the rows that fail, which count for nothing from now on."""
+        part, copies = self._part, self._copies
+        assert part is not None
+        if self._shards is not None or isinstance(error, torch.OutOfMemoryError):
+            raise error
+        self._recorder.take()  # nothing is recorded while rows are tried
+
+        def chosen(rows: np.ndarray) -> Any:
+            if self._source.can_be_read_again:  # a row may have changed the shape of its batch
+                return self._augmentation(self._source.fetch(part.rows[rows]))
+            return taken_from(batch, rows)
+
+        failing = failing_rows(
+            self.model, loss, self._made_up(copies), lambda row: chosen(np.full(copies, row)),
+            len(part.rows), copies,
+        )  # fmt: skip
+        if failing is None:
+            raise error
+        self._part = part.without(failing)
+        self._recorder.expect(len(part.rows), part.units)
+        sound = np.flatnonzero(~failing)
+        if not len(sound):
+            return self._made_up(len(part.rows))
+        return chosen(np.where(failing, sound[0], np.arange(len(part.rows))))
+
+    def _made_up(self, rows: int) -> Any:
+        return self._augmentation.held_still(self._source.imitation(rows))
 
     def _complete(self, part: Part) -> None:
         """The part that was out is in the lot's sum, and the lot perhaps complete."""
+        if not self._unseen:
+            self._model_coins.give_back()  # what follows draws from the user's own
         if part.last:
             self._take_step(part)
         self._is_out = False  # not after an error: the loop cannot go on without this batch

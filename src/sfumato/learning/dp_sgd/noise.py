@@ -48,6 +48,7 @@ from sfumato.learning.dp_sgd.noise_source import (
     checked_mean,
     noisy_mean,
 )
+from sfumato.learning.secret_coins import secret_generator
 
 __all__ = [
     "LARGEST_COIN_NOISE",
@@ -367,25 +368,8 @@ class TorchNoise:
 
     def _on(self, device: torch.device) -> torch.Generator:
         if device not in self._fresh:
-            self._fresh[device] = _started(device, self._coins)
+            self._fresh[device] = secret_generator(device, self._coins)
         return self._fresh[device]
-
-
-_STATE_AT, _STATE_WORDS = 24, 624
-
-
-def _started(device: torch.device, coins: Coins) -> torch.Generator:
-    """A generator in a state that only ``coins`` determine."""
-    generator = torch.Generator(device)
-    generator.manual_seed(int(coins.words(1)[0]))
-    if device.type == "cpu":
-        # A seed sets 32 bits of the twister, which can be tried out: set all of its words.
-        state = generator.get_state()
-        words = coins.words(_STATE_WORDS) & np.uint64(0xFFFFFFFF)
-        filled = _tensor(words.view(np.uint8))
-        state[_STATE_AT : _STATE_AT + len(filled)] = filled
-        generator.set_state(state)
-    return generator
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:

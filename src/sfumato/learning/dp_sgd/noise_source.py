@@ -88,6 +88,17 @@ def noisy_mean(source: NoiseSource, total: Tensor, std: float, size: float, out:
         out.copy_((total + source.normal(total, std)) / size)
 
 
+def as_noise_needs(source: NoiseSource, total: Tensor, precision: torch.dtype) -> Tensor:
+    """What :meth:`NoiseSource.normal` is given for a float64 sum of such parameters.
+
+    The sum itself, or for a source that makes float32 numbers faster on its device, a float32
+    tensor of its shape. Noise is added in float64 either way.
+    """
+    if precision == torch.float64 or not isinstance(source, FusedNoise) or not total.is_cuda:
+        return total
+    return torch.empty_like(total, dtype=torch.float32)
+
+
 def checked(like: Tensor, std: float) -> float:
     """A standard deviation for noise like ``like``."""
     if not like.is_floating_point():

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.core.neighbours import Neighbours
 from sfumato.learning.dp_sgd.lots import Lots, PoissonLots
 from sfumato.learning.dp_sgd.streamed_lots import CyclicPoissonLots
 
-__all__ = ["Part", "largest_part", "room_for"]
+__all__ = ["Part", "largest_part", "may_be_cut", "room_for"]
 
 Positions = NDArray[np.int64]
 
@@ -41,11 +42,29 @@ class Part:
         """How many of its units are the lot's."""
         return self.units - self.padded
 
+    def without(self, rows: NDArray[np.bool_] | None) -> Part:
+        """The same with weight 0 for these rows."""
+        return self if rows is None else replace(self, weights=np.where(rows, 0.0, self.weights))
+
 
 def largest_part(expected_size: float, copies: int, most_rows: int | None) -> int:
     """Units in a typical largest physical batch; public."""
     lot = max(1, round(expected_size))
     return lot if most_rows is None else min(lot, max(1, most_rows // copies))
+
+
+def may_be_cut(
+    lots: Lots, neighbours: Neighbours, copies: int, most_rows: int | None, ranks: int = 1
+) -> bool:
+    """Whether a row that comes may move others to another physical batch.
+
+    Under zero-out and replace-one every row keeps its place.
+    """
+    if neighbours is not Neighbours.ADD_REMOVE:
+        return False
+    if ranks > 1 or most_rows is None:
+        return ranks > 1
+    return lots.max_size is None or lots.max_size > max(1, most_rows // copies)
 
 
 def room_for(lots: Lots, copies: int, most_rows: int | None, ranks: int = 1) -> int:

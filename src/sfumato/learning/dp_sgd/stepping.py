@@ -21,11 +21,14 @@ from sfumato.learning.dp_sgd.distributed.noisy_sum import noisy_means
 from sfumato.learning.dp_sgd.distributed.ranks import Alone, Ranks
 from sfumato.learning.dp_sgd.distributed.shards import as_gradient, local
 from sfumato.learning.dp_sgd.errors import TrainingError
+from sfumato.learning.dp_sgd.gradients.pieces import exact_type
 from sfumato.learning.dp_sgd.gradients.precision import full_precision
+from sfumato.learning.dp_sgd.gradients.summing import SHORT
 from sfumato.learning.dp_sgd.gradients.tape import Tape
 from sfumato.learning.dp_sgd.gradients.uses import NotCovered
 from sfumato.learning.dp_sgd.neighbouring import in_one_piece
 from sfumato.learning.dp_sgd.noise import FusedNoise, NoiseSource, noisy_mean
+from sfumato.learning.dp_sgd.noise_source import as_noise_needs
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.progress import Facts, Progress
 from sfumato.learning.dp_sgd.updating import NoisyUpdates, brought_together
@@ -175,7 +178,7 @@ class NoisyStep:
             self._release_replicated(stds, size)
             stds = ()
         for index, std in enumerate(stds):
-            if isinstance(self.noise, FusedNoise) and self.correlated is None:
+            if self._in_few_passes():
                 self._release_together(index, std, size, updates)
             else:
                 self._release_each(index, std, size)
@@ -196,9 +199,11 @@ class NoisyStep:
         """All groups' noisy means across ranks, in place of this rank's sums."""
         sums = self.sum.sums
         groups = [[sums[name] for name in group] for group in self.sum.groups]
+        exact = any(p.dtype == torch.float64 for p in self.parameters.values())
         self._signal, self._spread = noisy_means(
-            self.ranks, self.noise, zip(groups, stds, strict=True), size, self.watched
-        )
+            self.ranks, self.noise, zip(groups, stds, strict=True), size, self.watched,
+            torch.float64 if exact else torch.float32,
+        )  # fmt: skip
         for name, p in self.parameters.items():
             p.grad = _laid_out_like(p, sums[name].to(p.dtype))
 
@@ -211,15 +216,25 @@ class NoisyStep:
         self._signal = [torch.tensor(math.sqrt(signal))]
         return LotFacts(round(units), loss, clipped)
 
+    def _in_few_passes(self) -> bool:
+        """Whether a source adds its noise to sums in the parameters' own precision.
+
+        To which they are rounded first: by at most 2^-10 of the clip norm, as there are few units.
+        """
+        if not isinstance(self.noise, FusedNoise) or self.correlated is not None:
+            return False
+        exact = all(p.dtype == torch.float64 for p in self.parameters.values())
+        return exact or self.sum.facts.units * self.ranks.count <= SHORT
+
     def _release_each(self, index: int, std: float, size: float) -> None:
         """A group's noisy means, one parameter at a time."""
         for name in self.sum.groups[index]:
             p, clean = self.parameters[name], self.sum.sums[name]
             self._note_signal([clean], std)
-            if self.correlated is None:
-                noise = self.noise.normal(clean, std)
-            else:
+            if self.correlated is not None:
                 noise = self.correlated.noise_for(name, clean, std)
+            else:
+                noise = self.noise.normal(as_noise_needs(self.noise, clean, p.dtype), std)
             self._give(p, (clean + noise) / size)
 
     def _release_together(self, index: int, std: float, size: float, updates: NoisyUpdates) -> None:
@@ -227,7 +242,10 @@ class NoisyStep:
 
         The sums that ``updates`` takes stay as they are.
         """
-        sums = {name: self.sum.sums[name] for name in self.sum.groups[index]}
+        sums = {
+            name: self.sum.sums[name].to(exact_type(self.parameters[name].dtype))
+            for name in self.sum.groups[index]
+        }
         self._note_signal(in_one_piece(sums.values()) if self.watched else sums.values(), std)
         left = {n: s for n, s in sums.items() if not updates.take(self.parameters[n], s, std)}
         pieces = in_one_piece(left.values())

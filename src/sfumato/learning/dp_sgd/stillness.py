@@ -2,7 +2,8 @@
 
 Dropout and the like would make two passes differ. Where chance decides who is mixed with whom, one
 constant would hide it: so uniform numbers, normal numbers, coins and whole numbers take several
-levels.
+levels. A draw that does not come from the secret coins is refused here, and what is drawn once for
+a whole batch is noted.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from sfumato.learning.dp_sgd.gradients.uses import function_name
+from sfumato.learning.dp_sgd.other_coins import Draws, is_draw, refuse_other_coins
 
 __all__ = ["LEVELS", "HoldStill"]
 
@@ -29,16 +31,28 @@ class HoldStill:
     Attributes:
         coarse: whether a function ran in mixed precision.
         level: what uniform numbers are.
+        draws: notes for whom something is drawn, in a batch of a telling size.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self._devices = {p.device.type for p in model.parameters()}
         self.coarse = False
         self.level = LEVELS[0]
+        self.draws: Draws | None = None
 
     def __call__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the tape calls instead of ``func``, or NotImplemented."""
         self.coarse = self.coarse or any(map(torch.is_autocast_enabled, self._devices))
+        if not is_draw(func, args, kwargs):
+            return NotImplemented
+        refuse_other_coins(func, kwargs)
+        out = self._instead(func, args, kwargs)
+        if self.draws is not None:
+            out = func(*args, **kwargs) if out is NotImplemented else out
+            self.draws.note(func, out)
+        return out
+
+    def _instead(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = function_name(func)
         if "dropout" in name and args and isinstance(args[0], Tensor):
             return args[0]

@@ -62,6 +62,7 @@ from sfumato.learning.dp_sgd.resuming import Resuming
 from sfumato.learning.dp_sgd.schedules import NoiseSchedule
 from sfumato.learning.dp_sgd.stepping import NoisyStep
 from sfumato.learning.dp_sgd.watching import Watch
+from sfumato.learning.secret_coins import ModelCoins
 from sfumato.ledger import Ledger
 
 __all__ = ["DPSGD"]
@@ -110,8 +111,10 @@ class DPSGD(Loop):
         noise: where noise comes from: cryptographic coins by default.
         coins: where sampling comes from; seeded ones in tests only.
         workers: processes that prepare batches of a dataset.
-        collate: how a dataset's items become a batch.
-        example: a few public, plausible rows for the rehearsal, where made-up ones will not do.
+        collate: how a dataset's items become a batch; :class:`PadTo` where they have several
+            lengths.
+        example: a few public, plausible rows for the rehearsal, where made-up ones will not do;
+            they also declare what a dataset's items look like.
         progress: show a bar (by default on a terminal), or who is to be told of each step.
         ranks: the processes of the run: by default those of ``torch.distributed`` if it is
             initialised; ``Alone()`` for a trainer that is to keep to itself among others.
@@ -194,12 +197,13 @@ class DPSGD(Loop):
         agreement.refuse_deferred(data, self._ranks)
         self._source = Source(data, workers=workers, collate=collate, example=example)
         self._owners = units(len(self._source), owners, rows_per_owner, self.plan)
-        self.plan.lots.sampler(len(self._owners), coins)  # or says why there is none
+        self.plan.sampler(len(self._owners), coins)  # or says why there is none
         self._augmentation = Augmentation(augment, augmentations)
         self._copies = self._owners.rows_per_unit * self._augmentation.copies
         self._most_rows = None if batch_size is None else validation.count("batch_size", batch_size)
         own_coins = agreement.coins_of_rank(coins, self._ranks)
         self._coins = coins
+        self._model_coins = ModelCoins(own_coins)
         self._noise = noise or default_noise(own_coins, self._parameters.values())
         self._recorder = Recorder(model, Tape(self._parameters))
         self._watch = Watch(model, self._parameters, self._shards)
@@ -246,7 +250,9 @@ class DPSGD(Loop):
     @property
     def record(self) -> Record:
         """The public record: what ran, and what it promises. Nothing read from private data."""
-        return records.make(self.plan, self._step, self._charge, self._average, self._resuming)
+        return records.make(
+            self.plan, self._step, self._charge, self._average, self._resuming, self._model_coins
+        )
 
     def __repr__(self) -> str:
         return (

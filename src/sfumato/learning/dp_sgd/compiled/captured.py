@@ -10,8 +10,9 @@ replayed is what was recorded: the same kernels at the same addresses. So
   is written there next has none: if anyone still holds a result by then (an optimizer that keeps
   gradients, say), it is left to them, and calls are ordinary from then on.
 
-Dropout still draws anew at each replay: torch registers its generator with the graph. The noise of
-differential privacy is not part of what is recorded.
+Dropout still draws anew at each replay: torch registers its generator with the graph, which reads
+the key and the counter that :mod:`~sfumato.learning.secret_coins` gave it for the batch. The noise
+of differential privacy is not part of what is recorded.
 
 Reference: PyTorch documentation, "CUDA graphs", in "CUDA semantics".
 """

@@ -6,8 +6,8 @@ arithmetic. Written side by side as one (U, total) matrix they are one norm and 
 
 Exactly the same is computed: |g|^2 is the sum of the parts' squares, and the weighted sum of
 joined gradients is the joined weighted sums. Units of weight 0 contribute exactly 0. Sums are
-elementwise products added up in float32 (or float64), never a matrix product, so no setting can
-shorten their factors.
+elementwise products added up in float64, never a matrix product, so no setting can shorten their
+factors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from sfumato.learning.dp_sgd.gradients.pieces import Direct, Piece, row_norms, weigh
+from sfumato.learning.dp_sgd.gradients.pieces import Direct, Piece, row_norms
+from sfumato.learning.dp_sgd.gradients.summing import weigh
 from sfumato.learning.dp_sgd.gradients.tape import Gradients
 
 __all__ = ["LARGEST", "SideBySide", "apart", "together"]
@@ -48,7 +49,7 @@ class SideBySide(Piece):
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """(total,): one after the other."""
-        return weigh(self.matrix, weights).sum(0)
+        return weigh(self.matrix, weights).sum(0, dtype=torch.float64)
 
     def written(self) -> Tensor:
         """As they are."""

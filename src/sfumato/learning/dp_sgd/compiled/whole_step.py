@@ -226,6 +226,8 @@ class CompiledSum:
         # computed beside it would otherwise see it as it was before. Kernels of our own read what
         # is in memory, and need no such care.
         options: dict[str, Any] = {"layout_optimization": False, "emulate_precision_casts": rounds}
+        if self._device.type == "cpu":  # where the compiler's own generator has a key of 32 bits
+            options["fallback_random"] = True
         return torch.compile(
             graph,
             backend=self._backend,
