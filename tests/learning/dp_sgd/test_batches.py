@@ -8,9 +8,18 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    Subset,
+    TensorDataset,
+    default_collate,
+)
 
 from sfumato.learning.dp_sgd.batches import Source
+from sfumato.learning.dp_sgd.errors import TrainingError
+from sfumato.learning.secret_coins import ModelCoins
 
 N = 12
 X = torch.arange(N * 3, dtype=torch.float32).reshape(N, 3)
@@ -112,13 +121,17 @@ def test_every_type_is_imitated(dtype):
     assert len(values.unique()) > 1
 
 
-def test_words_and_other_leaves_are_blank_in_an_imitation():
+def test_words_are_made_up_and_other_leaves_are_none():
     class Texts(Sequence):
         def __getitem__(self, index):
-            return {"text": "secret", "weight": 0.5, "flag": True}
+            return {"text": "secret", "weight": 0.5, "flag": True, "page": b"secret"}
 
-    batch = Source(Texts()).imitation(3)
-    assert batch["text"] == ["", "", ""]
+    def collate(items):
+        assert all(item["page"] is None for item in items)
+        return default_collate([{k: v for k, v in item.items() if k != "page"} for item in items])
+
+    batch = Source(Texts(), collate=collate).imitation(3)
+    assert [len(text.split()) for text in batch["text"]] == [4, 4, 4]
     assert batch["weight"].shape == (3,)
     assert batch["flag"].dtype == torch.bool
     assert "secret" not in repr(batch)
@@ -132,7 +145,7 @@ def test_a_collate_of_the_users_own():
     assert torch.equal(source.fetch(np.array([2, 4]))["x"], X[[2, 4]])
     made_up = source.imitation(2)
     assert made_up["x"].shape == (2, 3)
-    assert (made_up["n"], made_up["o"]) == (0, None)
+    assert made_up["n"] == 2
     with pytest.raises(ValueError, match="collate"):
         Source((X, Y), collate=collate)
 
@@ -144,7 +157,9 @@ def test_a_stream_is_one_fetch_after_the_other(kind, lots):
     if source.workers and len(lots) > 2:
         return  # starting processes takes long
     arrays = [np.array(lot, dtype=np.int64) for lot in lots]
-    batches = list(source.stream(iter(arrays)))
+    coins = ModelCoins()
+    batches = [batch for batch, _ in source.stream(iter(arrays), coins)]
+    coins.give_back()
     assert len(batches) == len(lots)
     for batch, lot in zip(batches, lots, strict=True):
         assert torch.equal(batch[0], X[lot])
@@ -161,12 +176,14 @@ def test_an_endless_stream_is_read_only_a_little_ahead(workers, ahead):
             read.append(i)
             yield np.array([i % N])
 
-    stream = Source(Items(), workers=workers).stream(lots())
+    coins = ModelCoins()
+    stream = Source(Items(), workers=workers).stream(lots(), coins)
     for i in range(6):
-        x, _ = next(stream)
+        x, _ = next(stream).batch
         assert torch.equal(x, X[[i % N]])
         assert i + 1 <= len(read) <= i + 1 + ahead
     stream.close()
+    coins.give_back()
 
 
 # --- examples, and rows that cannot be read -----------------------------------------------------
@@ -193,25 +210,74 @@ def test_examples_of_tensors_must_have_their_structure():
             Source((X, Y), example=wrong)
 
 
-def test_with_an_example_no_private_row_raises():
-    class Rough(Items):
-        def __getitem__(self, index):
-            if index == 1:
-                raise OSError("a broken image")
-            if index == 2:
-                return torch.ones(17), 0
-            if index == 3:
-                return torch.ones(3), 0.5
-            if index == 4:
-                return None
-            return super().__getitem__(index)
+class Rough(Items):
+    def __getitem__(self, index):
+        odd = {2: (torch.ones(17), 0), 3: (torch.ones(3), 0.5), 4: None, 6: (X[6].double(), 6)}
+        if index == 1:
+            raise OSError("a broken image")
+        return odd[index] if index in odd else super().__getitem__(index)
 
-    example = [(torch.full((3,), -1.0), -1)]
-    x, y = Source(Rough(), example=example).fetch(np.arange(6))
-    assert y.tolist() == [0, -1, -1, -1, -1, 5]
-    assert x[1:5].tolist() == [[-1.0] * 3] * 4
-    with pytest.raises(OSError, match="broken"):
-        Source(Rough()).fetch(np.arange(2))
+
+def stacked(items):
+    x, y = zip(*items, strict=True)
+    return torch.stack(x), torch.tensor(y)
+
+
+@pytest.mark.parametrize("collate", [None, stacked], ids=["usual", "own"])
+@pytest.mark.parametrize("example", [None, [(torch.full((3,), -1.0), -1)]], ids=["", "example"])
+def test_no_private_row_raises(collate, example):
+    """Those that cannot be read, or are unlike what is declared, are left out."""
+    source = Source(Rough(), collate=collate, example=example)
+    (x, y), left_out = source.fetched(np.arange(8))
+    assert left_out.tolist() == [False, True, True, True, True, False, True, False]
+    assert y[[0, 5, 7]].tolist() == [0, 5, 7]
+    assert torch.equal(x[[0, 5, 7]], X[[0, 5, 7]])
+    assert (x.dtype, x.shape, y.dtype) == (torch.float32, (8, 3), torch.int64)
+    if example:
+        assert x[1].tolist() == [-1.0] * 3
+    for row in (1, 2, 3, 4, 6):  # also among their own kind
+        (x, y), left_out = source.fetched(np.array([row, row]))
+        assert left_out.all()
+        assert (x.dtype, x.shape, y.dtype) == (torch.float32, (2, 3), torch.int64)
+    assert source.fetched(np.array([0, 5])).left_out is None
+
+
+def test_which_structure_is_declared_does_not_hang_on_one_item():
+    """Whatever one item is, and wherever it stands."""
+
+    class Odd(Items):
+        def __init__(self, place):
+            super().__init__()
+            self.place = place
+
+        def __getitem__(self, index):
+            return (torch.ones(5), 0) if index == self.place else super().__getitem__(index)
+
+    for place in range(N):
+        (x, _), left_out = Source(Odd(place)).fetched(np.arange(N))
+        assert x.shape == (N, 3)
+        assert left_out.tolist() == [row == place for row in range(N)]
+
+
+def test_items_of_many_structures_ask_for_an_example():
+    class Many(Items):
+        def __getitem__(self, index):
+            return torch.ones(3 + index % 2), 0
+
+    with pytest.raises(TrainingError, match=r"several structures.*example="):
+        Source(Many()).imitation(2)
+    _, left_out = Source(Many(), example=[(torch.ones(3), 0)]).fetched(np.arange(4))
+    assert left_out.tolist() == [False, True, False, True]
+
+
+def test_items_are_read_one_by_one():
+    """A data set that makes several at once may pad them to the longest."""
+
+    class Together(Items):
+        def __getitems__(self, indices):
+            raise AssertionError("several at once")
+
+    assert torch.equal(Source(Together()).fetch(np.array([3, 4]))[0], X[[3, 4]])
 
 
 # --- parameters ---------------------------------------------------------------------------------

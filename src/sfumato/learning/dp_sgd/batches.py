@@ -21,26 +21,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils import _pytree as pytree
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from sfumato.core import validation
-from sfumato.learning.dp_sgd.augmenting import same_coins
+from sfumato.learning.dp_sgd.company import Company
 from sfumato.learning.dp_sgd.deferred import Deferred
-from sfumato.learning.dp_sgd.errors import StreamError, TrainingError
 from sfumato.learning.dp_sgd.in_order import InOrder
-from sfumato.learning.dp_sgd.structure import (
-    common_length,
-    map_leaves,
-    require_same_structure,
-    structure_of,
-)
+from sfumato.learning.dp_sgd.items import Fetched, Items
+from sfumato.learning.dp_sgd.made_up import SEED, made_up_tensor
+from sfumato.learning.dp_sgd.other_coins import refuse_seeds
+from sfumato.learning.dp_sgd.structure import common_length, map_leaves, require_same_structure
+from sfumato.learning.secret_coins import ModelCoins, set_states
 
 __all__ = ["Source"]
 
 Rows = NDArray[np.int64]
-_TRIALS, _ROWS = 64, 4  # to catch a collate that mixes now and then
-_SEED = 20_220_428  # of made-up rows, which are public
 
 
 @final
@@ -55,10 +50,9 @@ class Source:
         collate: how a list of a data set's items becomes a batch; torch's ``default_collate`` if
             None.
         example: a few public, plausible rows (for tensors of the same structure as ``data``, for a
-            data set a list of items), for :meth:`imitation` to use instead of made-up ones. A data
-            set's rows that cannot be read, or not collated, then count as the first of them;
-            without it what the data set raises is raised. A stream that is too short is an error
-            either way.
+            data set a list of items), for :meth:`imitation` to use instead of made-up ones. They
+            declare what items look like; without them most of the first nine do. Items that
+            cannot be read or collated are left out. A stream that is too short is an error.
 
     Raises:
         ValueError: if rows cannot be told from ``data``, naming the remedy.
@@ -76,7 +70,8 @@ class Source:
         _refuse_mistakes(data)
         if type(data) is TensorDataset:  # not a subclass, which may do more than index
             data = data.tensors
-        self._items: _Items | None = None
+        self._is_public = example is not None
+        self._items: Items | None = None
         self._later = data if isinstance(data, Deferred) else None
         if isinstance(data, (Tensor, np.ndarray, tuple, list, dict, Deferred)):
             self._data = data if self._later is None else self._later.like
@@ -89,7 +84,7 @@ class Source:
         else:
             if self.workers and isinstance(data, InOrder):
                 data.check_reopens()
-            self._items = _Items(data, collate, example)
+            self._items = Items(data, collate, example)
             self._length = len(data)
 
     def __len__(self) -> int:
@@ -100,148 +95,114 @@ class Source:
         """Whether rows come from a data set's own code, not from tensors or arrays."""
         return self._items is not None
 
+    @property
+    def is_public(self) -> bool:
+        """Whether imitations are made of a public example."""
+        return self._is_public
+
+    @property
+    def can_be_read_again(self) -> bool:
+        """Whether any row of a data set can be read at any time, as those of a stream cannot."""
+        return self._items is not None and not isinstance(self._items.data, InOrder)
+
     def fetch(self, rows: Rows) -> Any:
         """The batch of these rows, in this order; of no rows, an empty one."""
+        return self.fetched(rows).batch
+
+    def fetched(self, rows: Rows) -> Fetched:
+        """The batch of these rows, and which of them could not be read or collated."""
         wanted = np.asarray(rows, dtype=np.int64).reshape(-1)
         if self._items is None:
-            return _index(self._data if self._later is None else self._later.made(), wanted)
-        return self._items.batch(wanted) if len(wanted) else self.imitation(0)
+            data = self._data if self._later is None else self._later.made()
+            return Fetched(_index(data, wanted))
+        return self._items.batch(wanted) if len(wanted) else Fetched(self.imitation(0))
 
-    def stream(self, lots: Iterable[Rows]) -> Iterator[Any]:
-        """The batches of many row arrays, in order, each prepared before it is asked for.
+    def stream(self, lots: Iterable[Rows], coins: ModelCoins) -> Iterator[Fetched]:
+        """:meth:`fetched` of many row arrays, in order, each prepared before it is asked for.
 
         ``lots`` may be endless. It is read in this process, at most twice the number of workers
         ahead; without workers not ahead at all. Closing the iterator ends the workers.
+
+        A batch's rows are fetched with fresh ``coins`` in the generators, in whichever process; and
+        when it comes out, this process's generators hold fresh ones.
         """
         if self._items is None or not self.workers:
-            yield from map(self.fetch, lots)
+            for rows in lots:
+                coins.fresh()
+                yield self.fetched(rows)
             return
         loader = DataLoader(
             _Whole(self),
-            batch_sampler=lots,  # pyright: ignore[reportArgumentType]
+            batch_sampler=((rows, coins.draw()) for rows in lots),  # pyright: ignore
             collate_fn=_same,
             num_workers=self.workers,
             prefetch_factor=2,
             generator=torch.Generator(),  # so that torch's own is left alone
         )
-        yield from loader
+        for batch in loader:
+            coins.fresh()
+            yield batch
 
-    def check_collate(self) -> None:
-        """Raises if the user's ``collate`` mixes items; made-up ones are tried.
+    def check_collate(self, several: bool = False) -> None:
+        """Raises if a data set draws other coins than it is given, or its ``collate`` mixes items.
+
+        Made-up items are collated. Without an example the first row is read, of which nothing is
+        used.
+
+        Args:
+            several: whether a row that comes may move others to another batch.
 
         Raises:
-            TrainingError: if, with the same coins, another row than a changed item's moves.
+            TrainingError: if, with the same coins, another row than a changed item's moves, if
+                other coins are drawn, or if collate draws once for a whole batch.
         """
         if self._items is not None:
-            self._items.check_collate()
+            self._items.check_collate(several)
+
+    def companies(self, rows_per_unit: int) -> list[Company]:
+        """What company of other lengths the model must be tried in."""
+        return [] if self._items is None else self._items.companies(rows_per_unit)
 
     def imitation(self, rows: int) -> Any:
         """A public batch of so many made-up rows in the structure of the data.
 
-        Floating-point leaves are standard normal, whole numbers and booleans 0 or 1, words empty.
-        The same every time; no global generator is touched. With ``example``, its rows in turn.
+        Floating-point leaves are standard normal, whole numbers and booleans 0 or 1. A data set's
+        items are made up so, and then collated. The same every time; no global generator is
+        touched. With ``example``, its rows in turn.
 
         Raises:
             ValueError: if the data set is empty and there is no example.
         """
         count = validation.at_least("rows", rows, 0)
-        generator = torch.Generator().manual_seed(_SEED)
-        if self._items is None:
-            if self._example is not None:
-                turns = np.arange(count) % max(1, common_length(self._example, "example"))
-                return _index(self._example, turns)
-            return map_leaves(
-                lambda leaf: _made_up(leaf, (count, *leaf.shape[1:]), generator), self._data
-            )
-        batch = self._items.public_batch(max(1, count))
-        if self._items.example is None:
-            batch = map_leaves(lambda leaf: _made_up(leaf, tuple(leaf.shape), generator), batch)
-        return batch if count else map_leaves(lambda leaf: leaf[:0] if leaf.ndim else leaf, batch)
+        if self._items is not None:
+            return self._items.imitation(count)
+        if self._example is not None:
+            turns = np.arange(count) % max(1, common_length(self._example, "example"))
+            return _index(self._example, turns)
+        generator = torch.Generator().manual_seed(SEED)
+        return map_leaves(
+            lambda leaf: made_up_tensor(leaf, (count, *leaf.shape[1:]), generator), self._data
+        )
 
 
-# --- data sets ----------------------------------------------------------------------------------
-
-
-class _Items:
-    """A map-style data set, item by item."""
-
-    def __init__(self, data: Any, collate: Callable[[list[Any]], Any] | None, example: Any) -> None:
-        self.data, self.example = data, None if example is None else list(example)
-        if self.example == []:
-            validation.fail("example", "a list of at least one item", example)
-        self._collate = collate or default_collate
-        self._usual = collate is None
-
-    def batch(self, rows: Rows) -> Any:
-        indices = rows.tolist()
-        if self.example is not None:
-            items = [self._item(i, self.example[0]) for i in indices]
-        elif callable(getattr(self.data, "__getitems__", None)):
-            items = self.data.__getitems__(indices)
-        else:
-            items = [self.data[i] for i in indices]
-        return self._collate(items)
-
-    def _item(self, index: int, default: Any) -> Any:
-        """The item, or the public default if it cannot be read or collated."""
-        try:
-            item = self.data[index]
-            # With the user's own collate, items of different shapes may be meant.
-            fits = not self._usual or structure_of(item) == structure_of(default)
-        except StreamError:  # about the declared number of rows: the rest would all be defaults
-            raise
-        except Exception:  # whatever a private row makes the user's code do
-            return default
-        return item if fits else default
-
-    def check_collate(self) -> None:
-        if self._usual:
-            return
-        for trial in range(_TRIALS):
-            items = [self._made_up_item(_ROWS * trial + i) for i in range(_ROWS)]
-            row, found = trial % _ROWS, list[list[Tensor]]()
-            for chosen in (items[row], self._made_up_item(-1 - trial)):
-                listed = [*items[:row], chosen, *items[row + 1 :]]
-                with same_coins(trial):
-                    leaves = pytree.tree_leaves(self._collate(listed))
-                found.append([t for t in leaves if isinstance(t, Tensor)])
-            others = [i for i in range(_ROWS) if i != row]
-            for one, two in zip(*found, strict=True):
-                rows_first = one.ndim > 0 and len(one) == len(two) == _ROWS
-                if rows_first and not _equal(one[others], two[others]):
-                    raise TrainingError(
-                        "collate mixes the items of a batch (as mixup does), so that one record's "
-                        "gradient would depend on others: collate each item by itself"
-                    )
-
-    def _made_up_item(self, number: int) -> Any:
-        item = self.data[0] if self.example is None else self.example[number % len(self.example)]
-        generator = torch.Generator().manual_seed(_SEED + number)
-        return map_leaves(lambda leaf: _made_up(leaf, tuple(leaf.shape), generator), item)
-
-    def public_batch(self, count: int) -> Any:
-        """Of the example, or of the first item, from which the caller takes the structure only."""
-        if self.example is not None:
-            return self._collate([self.example[i % len(self.example)] for i in range(count)])
-        if not len(self.data):
-            raise ValueError(
-                "data is an empty data set, which does not show its structure: give a few public "
-                "items as example="
-            )
-        return self._collate([self.data[0]] * count)
+# --- for workers ----------------------------------------------------------------------------------
 
 
 class _Whole(Dataset[Any]):
-    """Whole batches by row arrays, for torch's workers."""
+    """Whole batches by row arrays and coins, for torch's workers."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
 
     def __getitem__(self, index: Any) -> Any:
-        return self._source.fetch(index)
+        rows, words = index
+        set_states(words)
+        batch = self._source.fetched(rows)
+        refuse_seeds(ModelCoins.seeded_since())
+        return batch
 
     def __getitems__(self, indices: Any) -> Any:
-        return self._source.fetch(indices)
+        return self[indices]
 
 
 def _same(batch: Any) -> Any:
@@ -282,18 +243,3 @@ def _index(data: Any, rows: Rows) -> Any:
         return leaf.index_select(0, torch.from_numpy(rows).to(leaf.device))
 
     return map_leaves(take, data)
-
-
-def _equal(one: Tensor, two: Tensor) -> bool:
-    return one.shape == two.shape and torch.allclose(one, two, rtol=0, atol=0, equal_nan=True)
-
-
-def _made_up(leaf: Any, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    like = torch.from_numpy(np.empty(0, leaf.dtype)) if isinstance(leaf, np.ndarray) else leaf
-    if like.is_complex():
-        values = torch.randn(shape, generator=generator, dtype=torch.complex64)
-    elif like.is_floating_point():
-        values = torch.randn(shape, generator=generator)
-    else:
-        values = torch.randint(0, 2, shape, generator=generator)
-    return values.to(dtype=like.dtype, device=like.device)
