@@ -12,9 +12,10 @@ from sfumato.learning.dp_sgd.clipped_sum import ClippedSum, group_norms
 from sfumato.learning.dp_sgd.clipping import ROUNDING, SMALLEST
 from sfumato.learning.dp_sgd.compiled import CompiledSum
 from sfumato.learning.dp_sgd.gradients.pieces import Direct, Outer, Stacked, gram_norms, row_norms
+from sfumato.learning.dp_sgd.gradients.summing import ALLOWANCE
 
 pytestmark = pytest.mark.usefixtures("singles")
-ETA = ROUNDING["float32"]
+ETA = ROUNDING["float32"] + ALLOWANCE["float32"]
 
 
 def rows(kind, width):
@@ -112,7 +113,7 @@ def test_a_long_row_through_a_whole_step(kit, make, kind):
     row = rows(kind, width)
     clip = float(row.double().norm()) / 2
     sums, _ = kit.sums((row[None],), make(width), lambda m, x: m(x), Flat(clip))
-    assert clip * (1 - 4 * ETA) <= length(sums) <= clip
+    assert clip * (1 - ETA - 4 * ROUNDING["float32"]) <= length(sums) <= clip
 
 
 # --- mixed precision around the trainer -----------------------------------------------------------
@@ -173,7 +174,9 @@ def test_ambient_precision_does_not_reach_norms_and_sums(kit, monkeypatch, aroun
         with AMBIENT[around]():
             trainer.fit(places)
         assert {s.dtype for s in spy.sums} == {torch.float32}
-        assert clip * (1 - 4 * ETA) <= length(dict(enumerate(spy.sums))) <= clip
+        assert (
+            clip * (1 - ETA - 4 * ROUNDING["float32"]) <= length(dict(enumerate(spy.sums))) <= clip
+        )
     # A graph is traced with what the user allows; its products are made exact one by one.
     assert {mixed for _, mixed in seen} == {False}
     assert how == "traced" or {precision for precision, _ in seen} == {"highest"}
