@@ -3,6 +3,7 @@
 Whatever is refused has cost nothing, whoever it was.
 """
 
+# ruff: noqa: NPY002
 import random
 from collections import deque
 
@@ -164,7 +165,6 @@ MIXERS = {
     "by a coin below 0.4": lambda m, x: rolled(x) if torch.rand(()) < 0.4 else x,
     "by a coin above 0.9": lambda m, x: rolled(x) if torch.rand(1).item() > 0.9 else x,
     "by bernoulli": lambda m, x: rolled(x) if torch.bernoulli(torch.tensor(0.3)) else x,
-    "shuffled": lambda m, x: 0.9 * x + 0.1 * x[torch.randperm(len(x))],
     "8 bits": quantised(8),
     "12 bits": quantised(12),
 }
@@ -230,6 +230,64 @@ def test_a_batch_that_moves_with_its_size(ledger):
         refused(ledger, message, Moves(), data=(rows,), loss=lambda m, x: m(x))
 
 
+def scaled_by_the_largest(x, largest=20):
+    """As code does that does not know whether pictures are in bytes."""
+    return x / x.abs().max() if x.abs().max() > largest else x
+
+
+@pytest.mark.parametrize("where", ["collate", "augment"])
+def test_a_batch_that_is_scaled_once_somebody_is_large(ledger, where):
+    model, more = Net(), {}
+    if where == "augment":
+        more["augment"] = scaled_by_the_largest
+    if where == "collate":
+
+        def collate(items):
+            x, y = default_collate(items)
+            return scaled_by_the_largest(x), y
+
+        more = {"data": Rows(), "collate": collate}
+    refused(ledger, f"{MIXED}|mixes the", model, **more)
+
+
+@pytest.mark.parametrize("where", ["model", "collate", "augment"])
+def test_pictures_in_bytes_that_are_scaled_once_somebody_is_large(ledger, where):
+    x = torch.randint(0, 2, (N, 1, 2, 3), dtype=torch.uint8)
+
+    def scaled(x):
+        return (x / 255 if x.max() > 1 else x.float()).flatten(1)
+
+    model = by(lambda self, x: scaled(x)) if where == "model" else Net()
+    more = {"data": (x, Y)}
+    if where == "augment":
+        more["augment"] = scaled
+    if where == "collate":
+
+        def collate(items):
+            x, y = default_collate(items)
+            return scaled(x), y
+
+        more = {"data": Rows(x), "collate": collate}
+    refused(ledger, f"{MIXED}|mixes the", model, **more)
+
+
+def test_a_batch_that_is_turned_if_its_size_is_even(ledger):
+    def loss(m, x, y):
+        return classify(m, x, y) * (1 if len(x) % 2 else -1)
+
+    for lot in (N, N - 1):
+        refused(ledger, MIXED, Net(), loss=loss, lot=lot, batch_size=lot)
+
+
+def test_an_augment_that_raises_on_a_row_that_is_not_finite(ledger):
+    def strict(x):
+        if not x.isfinite().all():
+            raise ValueError("not finite")
+        return x
+
+    refused(ledger, "augment raised ValueError when one row", Net(), augment=strict)
+
+
 def test_a_loss_over_the_batchs_size(ledger):
     loss = lambda m, x, y: classify(m, x, y) * 1000 / max(len(x), 32)  # noqa: E731
     refused(ledger, MIXED, Net(), loss=loss)
@@ -252,10 +310,17 @@ def test_an_example_of_equal_rows_does_not_blind_the_check(ledger, rows):
     run(ledger, Net(), example=example)
 
 
-def test_python_coins_are_not_held_still_but_seldom_pass(ledger):
-    """A known limit: what Python's own generator decides is seen only if it happens."""
-    random.seed(0)
-    refused(ledger, MIXED, by(lambda m, x: rolled(x) if random.random() < 0.5 else x))
+def test_coins_that_cannot_be_held_still(ledger):
+    """What they decide might not happen in a rehearsal."""
+    refused(
+        ledger, "Python's random draws", by(lambda m, x: rolled(x) if random.random() < 0 else x)
+    )
+    refused(ledger, "NumPy's", by(lambda m, x: rolled(x) if np.random.random() < 0 else x))
+
+
+def test_what_is_dealt_out_among_rows(ledger):
+    mixed = by(lambda m, x: 0.9 * x + 0.1 * x[torch.randperm(len(x))])
+    refused(ledger, "deals something out", mixed)
 
 
 # --- remembering ----------------------------------------------------------------------------------
@@ -375,11 +440,14 @@ def test_validation_between_the_steps_is_fine(kit):
 
 
 class Rows(Dataset):
+    def __init__(self, x=X):
+        self.x = x
+
     def __len__(self):
         return N
 
     def __getitem__(self, row):
-        return X[row], Y[row]
+        return self.x[row], Y[row]
 
 
 def mixup(items, share=1.0, coin=random.random):
