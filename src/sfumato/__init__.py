@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         IndependentNoise,
         InOrder,
         NoiseSchedule,
+        PadTo,
         PerLayer,
         PoissonLots,
         PrefixError,
@@ -171,8 +172,8 @@ _HOMES = {
     "sfumato.learning.comparing": "Comparison compare",
     "sfumato.learning.dp_sgd": (
         "DPSGD Adaptive Automatic BandedNoise BufferedNoise CyclicPoissonLots FixedSizeLots Flat "
-        "InOrder IndependentNoise NoiseSchedule PerLayer PoissonLots PrefixError ShuffledLots "
-        "StreamedLots TrainingError TrainingPlan TreeNoise best_bands prefix_error"
+        "InOrder IndependentNoise NoiseSchedule PadTo PerLayer PoissonLots PrefixError "
+        "ShuffledLots StreamedLots TrainingError TrainingPlan TreeNoise best_bands prefix_error"
     ),
     "sfumato.learning.erm.recipe": "ErmRecipe",
     "sfumato.learning.erm.training": "train_erm",
@@ -263,6 +264,7 @@ __all__ = [
     "NoiseSchedule",
     "Norm",
     "NumberRecipe",
+    "PadTo",
     "PerLayer",
     "PermuteAndFlip",
     "Pictures",

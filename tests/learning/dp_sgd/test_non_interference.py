@@ -10,9 +10,11 @@ at the same coin; so lot sizes differ, which the operator may see and nothing el
 sequence of operations and of coins is not compared.
 """
 
+import itertools
 import json
 import logging
 from datetime import UTC, datetime
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -108,7 +110,9 @@ def observe(data, folder, plan, capture, *, loss=None, unit_of_budget="record", 
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 3, gamma=0.5)
     coins, noise = Counted(1), Noted(2)
     operations = Operations()
-    with caplog.at_level(logging.DEBUG), operations:
+    numbers = itertools.count()  # for names and tokens, which are drawn for each run
+    named = mock.patch("secrets.token_hex", lambda size: f"{next(numbers):0{2 * size}x}")
+    with caplog.at_level(logging.DEBUG), operations, named:
         trainer = DPSGD(
             model, optimizer, data, plan=plan, scheduler=scheduler, ema_decay=0.9, coins=coins,
             noise=noise, ledger=ledger, dataset="people", progress=False,
@@ -278,11 +282,14 @@ def test_a_row_more_or_less_changes_released_values_only(kind, tmp_path, capture
 
 
 def test_the_sampler_asks_for_coins_by_the_number_of_rows_alone(tmp_path, capture):
-    """Four rows share a word; an undecided one, 1 in 65,536, takes one more."""
+    """Four rows share a word; an undecided one takes one more, and each drawn one a place's."""
     plan = KINDS["flat"]
     for name, data in ({"as it is": (X, Y)} | SHORTER).items():
         seen, _ = observe(data, tmp_path / name, plan, capture)
-        assert seen["words"] == [-(-len(data[0]) // 4), 0] * STEPS, name
+        sampled, undecided, drawn = (seen["words"][i::3] for i in range(3))
+        assert (sampled, undecided) == ([-(-len(data[0]) // 4)] * STEPS, [0] * STEPS), name
+        lots = plan.lots.sampler(len(data[0]), SeededCoins(1))
+        assert drawn == [len(next(lots)) for _ in range(STEPS)], name
 
 
 class Rows(Dataset):

@@ -183,6 +183,63 @@ def test_an_optimizer_that_looks_at_the_loss_again(wrong):
         wrong.start(model, optimizer=torch.optim.LBFGS(model.parameters()))
 
 
+def test_an_optimizer_of_sparse_gradients(wrong):
+    model = nn.Linear(5, 3)
+    with pytest.raises(TrainingError, match=r"SparseAdam.*use Adam"):
+        wrong.start(model, optimizer=torch.optim.SparseAdam(model.parameters()))
+
+
+def test_a_lazy_layer(wrong):
+    model = nn.Sequential(nn.LazyLinear(4), nn.Linear(4, 3))
+    with pytest.raises(TrainingError, match=r"'0.weight' has no shape yet.*made-up inputs"):
+        wrong.start(model)
+
+
+@pytest.mark.parametrize(
+    "schedule", ["cosine", torch.optim.lr_scheduler.CosineAnnealingLR, lambda step: 0.9]
+)
+def test_a_schedule_that_has_no_step(wrong, schedule):
+    with pytest.raises(TrainingError, match=r"scheduler must be a schedule of torch's"):
+        wrong.start(nn.Linear(5, 3), scheduler=schedule)
+    assert wrong.charges == []
+
+
+class Experts(nn.Module):
+    """Each takes the six rows of the batch that suit it best."""
+
+    def __init__(self):
+        super().__init__()
+        self.route = nn.Linear(5, 2)
+        self.experts = nn.ModuleList(nn.Linear(5, 3) for _ in range(2))
+
+    def forward(self, x):
+        shares, rows = self.route(x).softmax(-1).topk(6, dim=0)
+        out = x.new_zeros(len(x), 3)
+        for k, expert in enumerate(self.experts):
+            part = shares[:, k, None] * expert(x[rows[:, k]])
+            out = out.index_add(0, rows[:, k], part)
+        return out
+
+
+def test_experts_that_choose_their_rows(wrong):
+    model = Experts()
+    trainer = wrong.start(model)
+    with pytest.raises(TrainingError, match=r"could not be formed.*mixes"):
+        wrong.loop(trainer, wrong.classify(model))
+    assert wrong.charges == []
+
+
+def test_sparse_embeddings_are_trained_with_dense_gradients():
+    model = nn.Sequential(nn.Embedding(9, 4, sparse=True), nn.Flatten(), nn.Linear(12, 3))
+    data = TensorDataset(torch.randint(0, 9, (24, 3)), torch.randint(0, 3, (24,)))
+    trainer = DPSGD(
+        model, torch.optim.Adam(model.parameters()), data, plan=PLAN, coins=SeededCoins(1),
+        progress=False,
+    )  # fmt: skip
+    trainer.fit(lambda m, x, y: F.cross_entropy(m(x), y, reduction="none"))
+    assert trainer.steps_taken == 3
+
+
 def test_a_compiled_model(wrong):
     model = nn.Linear(5, 3)
     with pytest.raises(TrainingError, match=r"compiled already.*fit\(loss, compile=True\)"):

@@ -3,8 +3,9 @@
 Read in this order: ``plan`` (what a run promises, and the one object that sampler, sensitivity and
 accountant come from), ``lots``, ``clipping``, ``clipped_sum`` (the sum that noise is added to),
 ``stepping`` (one noisy step), ``updating`` (its noise and update in one pass on a GPU),
-``rehearsal``, ``refusals`` and ``zeros`` (what is checked before anything is spent), ``looping``
-(the loop), ``trainer`` (what users make), ``gradients/`` for how per-example gradients are formed,
+``rehearsal``, ``refusals``, ``company``, ``padded_rows`` and ``zeros`` (what is checked before
+anything is spent), ``items``, ``padding`` and ``sparing`` (rows that do not fit), ``looping`` (the
+loop), ``trainer`` (what users make), ``gradients/`` for how per-example gradients are formed,
 ``correlated/`` for noise that cancels over steps, and ``distributed/`` for several processes.
 
 ======================  ==================================================
@@ -32,6 +33,7 @@ from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.in_order import InOrder
 from sfumato.learning.dp_sgd.lots import FixedSizeLots, Lots, PoissonLots, ShuffledLots
 from sfumato.learning.dp_sgd.noise import ChaChaNoise, CoinNoise, NoiseSource, TorchNoise
+from sfumato.learning.dp_sgd.padding import PadTo
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.schedules import NoiseSchedule
 from sfumato.learning.dp_sgd.streamed_lots import CyclicPoissonLots, StreamedLots
@@ -55,6 +57,7 @@ __all__ = [
     "Lots",
     "NoiseSchedule",
     "NoiseSource",
+    "PadTo",
     "PerLayer",
     "PoissonLots",
     "PrefixError",

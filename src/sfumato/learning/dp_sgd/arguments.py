@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from sfumato.core import validation
 from sfumato.core.neighbours import Neighbours
@@ -97,8 +98,9 @@ def checked_parameters(
 ) -> dict[str, Tensor]:
     """The trainable parameters of a model, optimizer and schedule that can be trained privately."""
     _refuse_compiled(model)
-    _refuse_closure(optimizer)
-    _refuse_plateau(scheduler)
+    _refuse_optimizer(optimizer)
+    _refuse_lazy(model)
+    _refuse_scheduler(scheduler)
     found = _shared_parameters(model, optimizer)
     refuse_batch_norm(model)
     return found
@@ -125,22 +127,42 @@ def _shared_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) -> di
     return found
 
 
-def _refuse_plateau(scheduler: Any) -> None:
-    """A schedule that follows a private loss is an uncharged release."""
+def _refuse_scheduler(scheduler: Any) -> None:
+    """What has no step, and a schedule that follows a private loss, an uncharged release."""
     if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
         raise TrainingError(
             "ReduceLROnPlateau follows a loss, which on private data is an uncharged release: use "
             "a schedule that is fixed in advance"
         )
+    can_step = callable(getattr(scheduler, "step", None)) and not isinstance(scheduler, type)
+    if scheduler is not None and not can_step:
+        raise TrainingError(
+            f"scheduler must be a schedule of torch's over the optimizer, such as "
+            f"CosineAnnealingLR(optimizer, T_max=steps), got {scheduler!r}"
+        )
 
 
-def _refuse_closure(optimizer: torch.optim.Optimizer) -> None:
-    """An optimizer that evaluates the loss again would need lots of its own."""
+def _refuse_optimizer(optimizer: torch.optim.Optimizer) -> None:
+    """One that evaluates the loss again, or takes other gradients than noisy ones."""
     if isinstance(optimizer, torch.optim.LBFGS):
         raise TrainingError(
             "LBFGS evaluates the loss several times a step, of which one is paid for: use SGD or "
             "Adam"
         )
+    if isinstance(optimizer, torch.optim.SparseAdam):
+        raise TrainingError(
+            "SparseAdam takes sparse gradients, and a noisy gradient is dense: use Adam"
+        )
+
+
+def _refuse_lazy(model: nn.Module) -> None:
+    """A parameter whose shape is not known yet."""
+    for name, parameter in model.named_parameters():
+        if is_lazy(parameter):
+            raise TrainingError(
+                f"{name!r} has no shape yet, as its layer is lazy: run the model once on made-up "
+                "inputs, such as model(torch.zeros(1, ...)), before making the optimizer"
+            )
 
 
 def _refuse_compiled(model: nn.Module) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "compare_first",
     "compare_gradients",
     "compare_losses",
+    "compare_padded",
     "refuse_batch_norm",
     "refuse_memory",
     "refuse_mixing",
@@ -33,6 +34,7 @@ __all__ = [
 
 _TOLERANCE = {torch.float64: 1e-7, torch.float32: 2e-3}
 _COARSE = 5e-2
+_PADDED = {torch.float64: 1e-9, torch.float32: 2e-4}
 _LAST_DIGITS = {torch.float64: 1e-11, torch.float32: 1e-5}
 
 
@@ -98,6 +100,31 @@ def compare_first(before: Tensor, after: Tensor, scale: Tensor, coarse: bool) ->
     same = before.shape == after.shape
     if not same or not torch.allclose(before, after, rtol=room, atol=room * largest):
         refuse_mixing()
+
+
+def compare_padded(usual: Mapping[str, Tensor], other: Mapping[str, Tensor], coarse: bool) -> None:
+    """Raises if a unit's losses or gradients move when other rows are longer or shorter.
+
+    Args:
+        usual: the unit's losses, or its gradients by name.
+        other: the same in company of another length.
+        coarse: whether a function ran in mixed precision.
+    """
+    require_finite(*usual.values(), *other.values())
+    scale = max((float(t.abs().max()) for t in usual.values() if t.numel()), default=0.0)
+    for name in {**usual, **other}:
+        one = usual[name] if name in usual else torch.zeros_like(other[name])
+        two = other[name] if name in other else torch.zeros_like(one)
+        room = _COARSE if coarse else _PADDED.get(one.dtype, _COARSE)
+        if not torch.allclose(one, two, rtol=room, atol=room * scale):
+            raise TrainingError(
+                "a row's loss or gradient changes when a longer or shorter row comes into its "
+                "batch: collate pads rows to the longest or cuts them to the shortest, or the loss "
+                "counts others' lengths, so that one row would move everybody's gradient. Pad and "
+                "cut every row to a declared length, as collate=sf.PadTo(length) does (where rows "
+                "are filled up by PrivateTrainer: pad_to_max_length=True), and let the model leave "
+                "padding out by a mask, or by each row's own length"
+            )
 
 
 def refuse_memory(before: Tensor, again: Tensor, coarse: bool) -> None:

@@ -11,7 +11,9 @@ alone; the loss is one number an example. So the loop is first run on a few made
 5. the three in a crowd as large as a physical batch, everyone else's numbers being NaN; then
    everyone else being copies of the first, behind the three and before them;
 6. on several ranks, the three where other ranks have other rows;
-7. the three once more.
+7. the three once more;
+8. three that end in zeros, then with one that is full; and where a data set's items may be longer
+   or shorter, three as they are, then with one of them longer or shorter.
 
 The first example's loss and gradient in 2 and 3 must agree to the last digits, because the same
 arithmetic is done (else examples are mixed, however little). Those of 2 and 4 must agree but for
@@ -19,6 +21,10 @@ rounding (else examples are mixed by their number, or a gradient is wrong). NaN 
 means, maxima and small coefficients alike: in 5 it must not reach the three, at the size that
 will be trained with. 6 must be as 2 (else examples are mixed across ranks: see
 :mod:`~sfumato.learning.dp_sgd.distributed.strangers`), and so must 7 (else the model remembers).
+In 8 the others' losses and gradients must agree but for rounding: else padding counts, or how long
+others are, and one long row would move everybody's gradient. A model that masks padding passes; so
+does one behind a collate that pads to a declared length, as
+:class:`~sfumato.learning.dp_sgd.padding.PadTo` does.
 In the graph of 2 every way to a parameter must lead through a recorded call (else a use was not
 seen). No buffer may change. Made-up rows hold nothing of the data but its shapes, so the outcome
 is the same for every table.
@@ -26,30 +32,35 @@ Randomness inside the model (dropout) is held still meanwhile; in 5 at three lev
 decides who is mixed with whom. Parameters that are all zero hold other numbers meanwhile: behind a
 last layer at zero nothing could be compared (:mod:`~sfumato.learning.dp_sgd.zeros`).
 
-What no rehearsal can see: a model that turns to mixing later, on a condition of its own.
+What no rehearsal can see: a model that turns to mixing later, on a condition of its own (at a
+length beyond all that were tried, say).
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from sfumato.learning.dp_sgd.company import Company
 from sfumato.learning.dp_sgd.distributed import Alone, Ranks, agreement
 from sfumato.learning.dp_sgd.distributed.strangers import casts, strange
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.layout import AmbiguousLayout, telling_sizes
 from sfumato.learning.dp_sgd.gradients.precision import full_precision
 from sfumato.learning.dp_sgd.gradients.tape import Tape
+from sfumato.learning.dp_sgd.made_up import NAN, extreme
+from sfumato.learning.dp_sgd.other_coins import Draws
 from sfumato.learning.dp_sgd.recording import Recorder
 from sfumato.learning.dp_sgd.refusals import (
     compare_first,
     compare_gradients,
     compare_losses,
+    compare_padded,
     refuse_batch_norm,
     refuse_memory,
     refuse_mixing,
@@ -58,10 +69,12 @@ from sfumato.learning.dp_sgd.refusals import (
 )
 from sfumato.learning.dp_sgd.stepping import as_training_error
 from sfumato.learning.dp_sgd.stillness import LEVELS, HoldStill
+from sfumato.learning.secret_coins import ModelCoins
 
 __all__ = ["noted", "rehearse"]
 
 _ALONE = 3
+_PICTURES = 4  # dimensions of several; a class for each point has one less
 
 
 @contextlib.contextmanager
@@ -79,7 +92,9 @@ NOTE = (
     "raised in the rehearsal, on made-up rows: nothing private was read, nothing was charged. "
     "Floating-point inputs are random, some of them NaN on purpose; whole numbers are 0 or 1. Give "
     "a few public, plausible rows as example=; use losses of logits; leave validation of values "
-    "out (validate_args=False). With fit, the loss is called as loss(model, *batch)"
+    "out (validate_args=False). Rows of a data set may be longer or shorter than the first: where "
+    "the model cannot take that, pad and cut them by collate=sf.PadTo(length). With fit, the loss "
+    "is called as loss(model, *batch)"
 )
 
 
@@ -92,6 +107,8 @@ def rehearse(
     copies: int,
     crowd: int,
     ranks: Ranks | None = None,
+    companies: Iterable[Company] = (),
+    several: bool = False,
 ) -> Generator[Any, Tensor, None]:
     """Yields made-up batches, is sent their losses, and raises if the model cannot be trained.
 
@@ -103,6 +120,8 @@ def rehearse(
         copies: rows of one unit.
         crowd: units in the largest physical batch.
         ranks: who else rehearses at the same time; None for nobody.
+        companies: rows in company of other lengths.
+        several: whether a row that comes may move others to another physical batch.
 
     Raises:
         TrainingError: naming what is wrong, and the remedy.
@@ -113,11 +132,17 @@ def rehearse(
     before = {name: b.detach().clone() for name, b in model.named_buffers()}
     recorder.tape.on_call = still = HoldStill(model)
     try:
-        with full_precision():  # in TF32, convolutions of three rows and of one differ too much
+        # In TF32, convolutions of three rows and of one differ too much.
+        with full_precision(), _no_draws_but_torchs(model):
             yield from _learn(recorder, imitate, copies)
+            if still.draws is not None:
+                still.draws.refuse("the model", several)
+                still.draws = None
             yield from _Rehearsal(recorder, still, imitate(_ALONE * copies), copies).play(
                 imitate, crowd, ranks or Alone()
             )
+            for company in companies:
+                yield from _among_lengths(recorder, still, company, copies)
         changed = [n for n, b in model.named_buffers() if not _same(b, before.get(n))]
     finally:
         recorder.tape.on_call = None
@@ -196,18 +221,27 @@ class _Rehearsal:
         self, imitate: Callable[[int], Any], crowd: int
     ) -> Generator[Any, Tensor, None]:
         company = imitate((crowd - _ALONE) * self._copies)
-        batch = pytree.tree_map(_joined, self._batch, company)
         usual = self._losses
-        for level in LEVELS:
+        # NaN, and bytes as large as they can be; then one unit less, in case the model looks how
+        # many there are. (Large numbers may make a loss raise, and fit leaves such rows out.)
+        for level, units in (*((level, crowd) for level in LEVELS), (LEVELS[0], crowd - 1)):
+            others = (units - _ALONE) * self._copies
+            batch = pytree.tree_map(
+                lambda leaf, other, rows=others: torch.cat(
+                    [leaf, extreme(other[:rows], NAN, dims=_PICTURES)]
+                ),
+                self._batch,
+                company,
+            )
             self._still.level = level
-            self._recorder.expect(crowd * self._copies, crowd)
+            self._recorder.expect(units * self._copies, units)
             losses = yield batch
             own = losses.detach()[: self._rows]
             first = _of_first(self._tape, losses)
             if not all(bool(t.isfinite().all()) for t in (own, *first.values())):
                 refuse_mixing()
             if level == LEVELS[0]:
-                usual = own.clone()
+                usual = own.clone() if units == crowd else usual
                 compare_losses(self._losses, own, self._still.coarse)
                 expected = {name: g[0] for name, g in self._gradients.items()}
                 compare_gradients(first, expected, self._still.coarse)
@@ -250,6 +284,54 @@ class _Rehearsal:
         refuse_memory(self._losses, losses.detach(), self._still.coarse)
 
 
+def _among_lengths(
+    recorder: Recorder, still: HoldStill, company: Company, copies: int
+) -> Generator[Any, Tensor, None]:
+    """Some units as they are, then in company of another length."""
+    found = list[tuple[Tensor, dict[str, Tensor]]]()
+    for batch in (company.usual, company.other):
+        _require_rows(batch, _ALONE * copies)
+        recorder.expect(_ALONE * copies, _ALONE)
+        losses = yield batch
+        by_unit = losses.detach().reshape(_ALONE, copies)
+        found.append((by_unit.clone(), _fast(recorder.tape, losses)))
+    (losses, gradients), (other_losses, others) = found
+    if not all(bool(t.isfinite().all()) for t in (losses, *gradients.values())):
+        return  # rows as short as these have no loss
+    for unit in company.units:
+        compare_padded({"": losses[unit]}, {"": other_losses[unit]}, still.coarse)
+        compare_padded(
+            {name: g[unit] for name, g in gradients.items()},
+            {name: g[unit] for name, g in others.items()},
+            still.coarse,
+        )
+
+
+@contextlib.contextmanager
+def _no_draws_but_torchs(model: nn.Module) -> Generator[None]:
+    """Raises if NumPy or Python draw in a forward pass: that cannot be held still and checked."""
+    before: list[dict[str, int | None]] = []
+
+    def enter(module: nn.Module, args: Any) -> None:
+        before.append(ModelCoins.drawn_since())
+
+    def leave(module: nn.Module, args: Any, output: Any) -> None:
+        known = before.pop()
+        for whose, count in ModelCoins.drawn_since().items():
+            if known.get(whose) != count:
+                raise TrainingError(
+                    f"{whose} draws in the model's forward pass, which cannot be checked: draw "
+                    "with torch's functions there, a number for each row"
+                )
+
+    hooks = model.register_forward_pre_hook(enter), model.register_forward_hook(leave)
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
 def _learn(recorder: Recorder, imitate: Callable[[int], Any], copies: int) -> Turn:
     tape = recorder.tape
     example = pytree.tree_leaves(imitate(1))
@@ -258,6 +340,8 @@ def _learn(recorder: Recorder, imitate: Callable[[int], Any], copies: int) -> Tu
     last: Exception | None = None
     for size in telling_sizes(lengths):
         tape.sites.clear()
+        if isinstance(tape.on_call, HoldStill):
+            tape.on_call.draws = Draws(size)
         recorder.expect(size * copies, size, learning=True)
         losses = yield imitate(size * copies)
         try:
@@ -290,7 +374,8 @@ def _of_first(tape: Tape, losses: Tensor) -> dict[str, Tensor]:
 def _slow(tape: Tape, losses: Tensor) -> dict[str, Tensor]:
     with as_training_error():
         found = tape.run_backward(losses.sum(), list(tape.leaves.values()))
-    return {n: g for n, g in zip(tape.leaves, found, strict=True) if g is not None}
+    dense = (g if g is None or g.layout == torch.strided else g.to_dense() for g in found)
+    return {n: g for n, g in zip(tape.leaves, dense, strict=True) if g is not None}
 
 
 def _same(one: Tensor, two: Tensor | None) -> bool:
@@ -300,13 +385,6 @@ def _same(one: Tensor, two: Tensor | None) -> bool:
 def _repeated(leaf: Tensor, copies: int) -> Tensor:
     """The first unit's rows in everybody's place."""
     return torch.cat([leaf[:copies]] * _ALONE)
-
-
-def _joined(leaf: Tensor, company: Tensor) -> Tensor:
-    """The rows, then the company's, whose numbers become NaN."""
-    if company.is_floating_point() or company.is_complex():
-        company = torch.full_like(company, torch.nan)
-    return torch.cat([leaf, company])
 
 
 def _queue(leaf: Tensor, copies: int, extra: int, last: bool) -> Tensor:

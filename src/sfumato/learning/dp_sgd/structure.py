@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["common_length", "map_leaves", "require_same_structure", "structure_of"]
+__all__ = ["common_length", "leaves_of", "map_leaves", "require_same_structure", "structure_of"]
 
 _MOST_LEAVES = 32  # more is a list of examples, whose tensors' first dimension is not the rows
 
@@ -47,6 +47,11 @@ def _leaves(data: Any, path: str) -> Iterator[tuple[str, Any]]:
             yield from _leaves(value, f"{path}[{i}]")
     else:
         yield path, data
+
+
+def leaves_of(data: Any) -> dict[str, Any]:
+    """Every leaf by the way to it."""
+    return dict(_leaves(data, ""))
 
 
 def common_length(data: Any, name: str) -> int:
