@@ -44,6 +44,7 @@ any_leaf = st.one_of(
 )
 sampled = st.one_of(
     st.builds(events.PoissonSampledEvent, leaves(not_replace), st.floats(1e-4, 1)),
+    st.builds(events.CutSampledEvent, leaves(st.just(Neighbours.ADD_REMOVE)), st.floats(1e-4, 1)),
     st.builds(events.FixedSizeSampledEvent, leaves(relations), small, st.integers(50, 99)),
 )
 trees = st.recursive(
@@ -74,7 +75,7 @@ def test_the_strategies_above_know_every_kind():
     known = {
         "gaussian laplace discrete-laplace discrete-gaussian epsilon-delta exponential zcdp",
         "rdp-curve randomized-response poisson-sampled fixed-size-sampled composed repeated",
-        "parallel grouped not-private",
+        "parallel grouped not-private cut-sampled",
     }
     assert set(_KINDS) == {kind for line in known for kind in line.split()}
 

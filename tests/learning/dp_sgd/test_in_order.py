@@ -12,6 +12,7 @@ from sfumato.core.randomness import SeededCoins
 from sfumato.learning.dp_sgd.batches import Source
 from sfumato.learning.dp_sgd.errors import StreamError
 from sfumato.learning.dp_sgd.in_order import InOrder
+from sfumato.learning.secret_coins import ModelCoins
 
 pytestmark = pytest.mark.usefixtures("singles")
 
@@ -134,7 +135,10 @@ class GoesOn:
 def lots_of(data, size=2, **more):
     source = Source(data, example=[torch.tensor([-1.0])], **more)
     lots = [np.arange(s, s + size) for s in range(0, len(data), size)]
-    return [value for lot in source.stream(lots) for value in lot.flatten().tolist()]
+    coins = ModelCoins()
+    lots = [fetched.batch for fetched in source.stream(lots, coins)]
+    coins.give_back()
+    return [value for lot in lots for value in lot.flatten().tolist()]
 
 
 @pytest.mark.parametrize("bad", range(8))

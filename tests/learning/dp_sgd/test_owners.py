@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.core.randomness import SYSTEM, SeededCoins
-from sfumato.learning.dp_sgd.owners import Owners, RowsAreUnits, _below
+from sfumato.learning.dp_sgd.draws import below
+from sfumato.learning.dp_sgd.owners import Owners, RowsAreUnits
 
 ids_lists = st.lists(st.integers(0, 6), max_size=60) | st.lists(
     st.sampled_from(["a", "b", "cc", "", "nan"]), max_size=60
@@ -85,9 +86,9 @@ class FixedWords:
 def test_words_that_would_favour_small_numbers_are_drawn_again():
     # 2^64 = 1 mod 3: the last word is one too many.
     last = 2**64 - 1
-    assert _below(np.array([3]), FixedWords(last, 5)).tolist() == [2]
-    assert _below(np.array([3]), FixedWords(last - 1)).tolist() == [2]
-    assert _below(np.array([4, 1]), FixedWords(last, last)).tolist() == [3, 0]  # 2^64 = 0 mod 4
+    assert below(np.array([3]), FixedWords(last, 5)).tolist() == [2]
+    assert below(np.array([3]), FixedWords(last - 1)).tolist() == [2]
+    assert below(np.array([4, 1]), FixedWords(last, last)).tolist() == [3, 0]  # 2^64 = 0 mod 4
 
 
 class Awkward:

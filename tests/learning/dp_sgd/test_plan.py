@@ -224,36 +224,50 @@ def test_a_shuffled_epoch_that_was_started_is_charged():
 
 
 def test_cut_lots_are_paid_for_at_the_runs_own_epsilon():
-    plan, uncut = plan_of(CUT), plan_of()
+    plan, uncut = plan_of(CUT, neighbours="zero-out"), plan_of(neighbours="zero-out")
     extra = plan.event.events[1].delta
     epsilon = plan.guarantee.epsilon
     assert epsilon >= uncut.guarantee.epsilon
-    eta = CUT.overflow(500)
+    eta = CUT.overflow(500, plan.neighbours)
     assert extra >= (1 + math.exp(epsilon)) * eta
     assert extra == pytest.approx((1 + math.exp(epsilon)) * eta, rel=0.02)
 
 
 def test_the_target_includes_the_extra_delta():
     tight = PoissonLots(600, 60_000, max_size=755)
-    plan, uncut = make(tight, epsilon=2.0, steps=500), make(epsilon=2.0, steps=500)
+    target = {"epsilon": 2.0, "steps": 500, "neighbours": "zero-out"}
+    plan, uncut = make(tight, **target), make(**target)
     assert plan.claimed_epsilon == 2.0
     assert plan.guarantee.epsilon <= 2.0
     share = plan.event.events[1].delta / DELTA
     assert 0.01 < share < 1
     assert plan.noise_multiplier > uncut.noise_multiplier
-    assert plan.event.events[1].delta >= (1 + math.e**2) * tight.overflow(500)
+    assert plan.event.events[1].delta >= (1 + math.e**2) * tight.overflow(500, ZERO)
 
 
 def test_claims_that_do_not_hold_are_refused():
-    plan = plan_of(CUT, claimed_epsilon=0.1)
+    plan = plan_of(CUT, claimed_epsilon=0.1, neighbours="zero-out")
     with pytest.raises(ValueError, match=r"claimed_epsilon must be at least the run's epsilon"):
         _ = plan.guarantee
-    budget = plan_of(CUT, claimed_epsilon=5.0)  # a ledger's
-    assert budget.event.events[1].delta > plan_of(CUT).event.events[1].delta
+    budget = plan_of(CUT, claimed_epsilon=5.0, neighbours="zero-out")  # a ledger's
+    own = plan_of(CUT, neighbours="zero-out")
+    assert budget.event.events[1].delta > own.event.events[1].delta
     with pytest.raises(ValueError, match="max_size must be larger, got 650"):
-        make(PoissonLots(600, 60_000, max_size=650), epsilon=2.0, steps=500)
+        make(PoissonLots(600, 60_000, max_size=650), epsilon=2.0, steps=500, neighbours=REPLACE)
     with pytest.raises(ValueError, match="max_size must be larger, got 700"):
-        _ = plan_of(PoissonLots(600, 60_000, max_size=700)).guarantee
+        _ = plan_of(PoissonLots(600, 60_000, max_size=700), neighbours="zero-out").guarantee
+
+
+def test_cut_lots_under_add_remove_promise_what_half_the_noise_does():
+    """The claim of 5.41 for lots of at most 100 of "100": two tables were 10.5 apart."""
+    plan = TrainingPlan.make(
+        PoissonLots(30, 100, max_size=100), Flat(), delta=DELTA, noise_multiplier=2.0, steps=50
+    )
+    assert plan.guarantee == account(dp_sgd(1.0, 0.3, 50), DELTA)
+    assert plan.guarantee.epsilon > 10.51
+    assert plan.epsilon_after([1, 50])[1] == pytest.approx(plan.guarantee.epsilon, rel=1e-4)
+    halved = make(CUT, epsilon=2.0, steps=500).noise_multiplier
+    assert halved == pytest.approx(2 * make(epsilon=2.0, steps=500).noise_multiplier, rel=1e-6)
 
 
 # --- clipping -----------------------------------------------------------------------------------
@@ -281,7 +295,8 @@ def test_the_adaptive_count_is_part_of_the_plan():
     "plan",
     [
         plan_of(),
-        plan_of(CUT, claimed_epsilon=3.0, unit="user"),
+        plan_of(CUT, claimed_epsilon=3.0, unit="user", neighbours=ZERO),
+        plan_of(CUT, unit="user"),
         plan_of(ShuffledLots(60, 6000), PerLayer({"a": 1.0, "b": 2.0}), neighbours=ZERO),
         plan_of(clipping=Adaptive(), records_per_unit=3, group_unit="person", accountant="rdp"),
         plan_of(FixedSizeLots(60, 6000), neighbours=REPLACE, schedule=NoiseSchedule.linear(2, 1)),

@@ -150,6 +150,7 @@ def test_plans_without_it_are_as_they_were():
         {},
         {"accountant": "rdp"},
         {"schedule": NoiseSchedule.linear(1.5, 0.8)},
+        {"lots": PoissonLots(100, 10_000, max_size=190), "neighbours": "zero-out"},
         {"lots": PoissonLots(100, 10_000, max_size=190)},
         {"lots": ShuffledLots(5, 20), "neighbours": "zero-out", "z": 6.0},
     ],
@@ -198,22 +199,23 @@ def test_noise_under_replace_one_leaves_room_for_sqrt_two():
 
 
 CUT = PoissonLots(100, 10_000, max_size=190)
+BLANKS = {"neighbours": "zero-out", "before": pca(neighbours="zero-out")}
 
 
 def test_lots_that_are_cut_cost_some_delta_besides():
-    made = make(CUT, epsilon=1, noise_multiplier=1.5)
+    made = make(CUT, epsilon=1, noise_multiplier=1.5, **BLANKS)
     assert made.guarantee.epsilon <= 1
     assert made.claimed_epsilon == 1
     uncut = replace(made, lots=LOTS, claimed_epsilon=None)
     assert uncut.guarantee.epsilon < made.guarantee.epsilon
     # One that claims no more than its own epsilon, in which the cost before counts.
-    often = plan(PoissonLots(100, 10_000, max_size=156), before=pca())
+    often = plan(PoissonLots(100, 10_000, max_size=156), **BLANKS)
     assert often._largest_epsilon >= often.guarantee.epsilon
-    assert often.guarantee.epsilon > 1.05 * plan(before=pca()).guarantee.epsilon
+    assert often.guarantee.epsilon > 1.05 * plan(**BLANKS).guarantee.epsilon
 
 
 def test_noise_for_an_epsilon_with_lots_that_are_cut():
-    made = make(CUT, epsilon=1, steps=200)
+    made = make(CUT, epsilon=1, steps=200, **BLANKS)
     assert 0.99 < made.guarantee.epsilon <= 1
 
 
@@ -232,7 +234,8 @@ def test_noise_for_an_epsilon_just_above_what_features_cost():
 
 
 def test_features_and_steps_that_cost_more_together_than_was_claimed():
-    made = plan(CUT, before=pca(), claimed_epsilon=plan(CUT).guarantee.epsilon)
+    alone = plan(CUT, neighbours="zero-out").guarantee.epsilon
+    made = plan(CUT, claimed_epsilon=alone, **BLANKS)
     with pytest.raises(ValueError, match="claimed_epsilon must be at least"):
         _ = made.guarantee
 

@@ -22,6 +22,7 @@ A new kind of event is one class here and one function in each accountant that s
 from sfumato.core.events.base import Event, event_from_dict
 from sfumato.core.events.composites import (
     ComposedEvent,
+    CutSampledEvent,
     FixedSizeSampledEvent,
     GroupedEvent,
     ParallelEvent,
@@ -48,6 +49,7 @@ from sfumato.core.events.leaves import (
 
 __all__ = [
     "ComposedEvent",
+    "CutSampledEvent",
     "DiscreteGaussianEvent",
     "DiscreteLaplaceEvent",
     "EpsilonDeltaEvent",

@@ -116,6 +116,34 @@ class PoissonSampledEvent(_Wrapper):
 
 
 @dataclass(frozen=True)
+class CutSampledEvent(_Wrapper):
+    """A release from a Poisson sample; if that is too large, from a uniformly random part of it.
+
+    For any largest size and any table. Give every record a uniform priority; what is kept are the
+    smallest ones among the records drawn. A record that comes is drawn with probability
+    ``sample_rate``, and then enters, and may push one other out: samples with it and without it are
+    up to two steps of add/remove apart, not one. All other coins are as before, so for fixed ones
+    this is the pair of a Poisson-sampled release at twice the distance, and that is what is
+    accounted; k records of one unit move it by twice k. For replace-one likewise: both samples are
+    within that distance of the one without the record.
+
+    No zero-out guarantee follows from it: a blank record takes a place as any other does.
+    """
+
+    kind: ClassVar[str] = "cut-sampled"
+    sample_rate: float
+
+    def __post_init__(self) -> None:
+        self._store(sample_rate=validation.sample_rate("sample_rate", self.sample_rate))
+        _require_leaf(self.event)
+        if self.event.relation is not Neighbours.ADD_REMOVE:
+            raise ValueError(
+                "a cut sample's release must state its noise for add-remove, got "
+                f"{self.event.relation.value}: declare it so"
+            )
+
+
+@dataclass(frozen=True)
 class FixedSizeSampledEvent(_Wrapper):
     """A release from ``sample_size`` records drawn without replacement from ``population`` of them.
 

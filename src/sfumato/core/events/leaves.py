@@ -87,7 +87,12 @@ class LaplaceEvent(Leaf):
 
 @dataclass(frozen=True)
 class DiscreteLaplaceEvent(Leaf):
-    """Noise with Pr[k] ~ e^(-|k|/scale) on an integer that moves by ``sensitivity``.
+    """Noise with Pr[k] ~ e^(-|k|/scale) on an integer that moves by at most ``sensitivity``.
+
+    A move by less is no worse. Noise p is log-concave, so p(x - s) / p(x) grows with x for s >= 0
+    (monotone likelihood ratio), and the best test of s against 0, at any e^eps, is "x >= t" for
+    some t. With that t, Pr[s + Y >= t] - e^eps Pr[Y >= t] grows with s; so does the largest over t.
+    Moves down are mirror images.
 
     For one number, or for several of which one step moves only one (a histogram under add/remove).
     Where several move, use ``EpsilonDeltaEvent(sensitivity / scale)``; so do several steps here,
@@ -116,7 +121,9 @@ class DiscreteLaplaceEvent(Leaf):
 
 @dataclass(frozen=True)
 class DiscreteGaussianEvent(Leaf):
-    """Noise with Pr[k] ~ e^(-k^2/(2 sigma^2)) on an integer that moves by ``sensitivity``.
+    """Noise with Pr[k] ~ e^(-k^2/(2 sigma^2)) on an integer that moves by at most ``sensitivity``.
+
+    A move by less is no worse: this noise is log-concave, as :class:`DiscreteLaplaceEvent`'s is.
 
     For one number, or for several of which one step moves only one. Where several move, use
     ``ZcdpEvent(l2_sensitivity**2 / (2 * sigma**2))``, which holds in any dimension (Canonne, Kamath

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sfumato.core.randomness import Coins, Words
 
-__all__ = ["Positions", "bernoulli", "permutation", "subset"]
+__all__ = ["Positions", "arrangement", "below", "bernoulli", "permutation", "subset"]
 
 Positions = NDArray[np.int64]
 """Where some units stand among all of them."""
@@ -54,3 +54,50 @@ def permutation(count: int, coins: Coins) -> Positions:
         ranked = words[order]
         if bool((ranked[1:] != ranked[:-1]).all()):
             return order.astype(np.int64, copy=False)
+
+
+def below(bounds: Positions, coins: Coins) -> Positions:
+    """Independent, exactly uniform numbers from 0 to each bound minus 1."""
+    limits = bounds.astype(np.uint64)
+    # The words from 2^64 - (2^64 mod bound) on would favour small remainders: drawn again.
+    last = ~np.uint64(0) - (np.uint64(0) - limits) % limits
+    words = coins.words(len(limits)).copy()
+    while len(again := np.flatnonzero(words > last)):
+        words[again] = coins.words(len(again))
+    return (words % limits).astype(np.int64)
+
+
+def arrangement(count: int, coins: Coins) -> Positions:
+    """A uniformly random order in which one unit more moves at most one other.
+
+    Fisher and Yates, from the inside out: unit i takes a uniform one of the places 0 .. i, and
+    whoever had it goes to place i. With the same coins, ``count + 1`` units stand as ``count`` do,
+    but for the one whose place the last took, who stands behind all others.
+
+    Returns:
+        Who stands at each place.
+
+    Vectorised: a unit leaves a place when someone later draws it, for the place of that one.
+    """
+    taken = below(np.arange(1, count + 1, dtype=np.int64), coins)
+    in_turn = np.argsort(taken, kind="stable")  # draws of the same place, one after the other
+    drawn = taken[in_turn]
+    place, follows = taken.copy(), np.full(count, -1, dtype=np.int64)
+    same = drawn[1:] == drawn[:-1]
+    follows[in_turn[:-1][same]] = in_turn[1:][same]  # who next draws the place that i took
+    # Place p is first held by the one who goes there in turn p; after that turn, who draws it?
+    nexts = np.full(count, -1, dtype=np.int64)
+    starts = np.flatnonzero(np.r_[True, ~same]) if count else np.zeros(0, dtype=np.int64)
+    first = in_turn[starts]
+    nexts[drawn[starts]] = first
+    itself = np.flatnonzero(nexts == np.arange(count))
+    nexts[itself] = follows[itself]
+    moving = np.flatnonzero(follows >= 0)
+    where = follows[moving]
+    while len(moving):
+        place[moving] = where
+        onward = nexts[where]
+        moving, where = moving[onward >= 0], onward[onward >= 0]
+    order = np.empty(count, dtype=np.int64)
+    order[place] = np.arange(count)
+    return order

@@ -6,6 +6,7 @@ One object makes both the sampler and the event, so that they cannot disagree.
 lots            sampler                             one step, noise multiplier z    neighbours
 ==============  ==================================  ==============================  ============
 Poisson         every unit by its own coin          Gaussian, amplified by q        all
+Poisson, cut    the same, at most ``max_size``      see :class:`PoissonLots`        all
 fixed size      L units without replacement         Gaussian at 2C, amplified       public sizes
 shuffled        a permutation each epoch, cut       none: one Gaussian each epoch   public sizes
 ==============  ==================================  ==============================  ============
@@ -40,6 +41,7 @@ import numpy as np
 
 from sfumato.core import validation
 from sfumato.core.events import (
+    CutSampledEvent,
     EpsilonDeltaEvent,
     Event,
     FixedSizeSampledEvent,
@@ -52,7 +54,13 @@ from sfumato.core.events import (
 from sfumato.core.kinds import ByKind
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import SYSTEM, Coins
-from sfumato.learning.dp_sgd.draws import Positions, bernoulli, permutation, subset
+from sfumato.learning.dp_sgd.draws import (
+    Positions,
+    arrangement,
+    bernoulli,
+    permutation,
+    subset,
+)
 from sfumato.learning.dp_sgd.schedules import Noise, by_epoch
 
 __all__ = ["FixedSizeLots", "Lots", "PoissonLots", "ShuffledLots"]
@@ -131,7 +139,11 @@ class Lots(ByKind, ABC, family=True):
         )
 
     def sampler(self, available: int, coins: Coins = SYSTEM, first: int = 0) -> Iterator[Positions]:
-        """Endless lots: the sorted positions of each lot's units among ``available`` of them.
+        """Endless lots: the positions of each lot's units among ``available`` of them.
+
+        In a secret, uniformly random order, afresh for each lot, which sums in floating point need
+        (:mod:`~sfumato.learning.dp_sgd.gradients.summing`); where lots keep the table's order, in
+        that.
 
         Args:
             available: the true number of units; of Poisson lots private, else the population.
@@ -144,7 +156,8 @@ class Lots(ByKind, ABC, family=True):
                 f"available must be the declared population {self.population}, which is public for "
                 f"{self.kind} lots, got {available!r}: declare the number of units that there are"
             )
-        return itertools.islice(self._draw(known, coins), self._place(first), None)
+        drawn = itertools.islice(self._draw(known, coins), self._place(first), None)
+        return drawn if self.in_order else (lot[arrangement(len(lot), coins)] for lot in drawn)
 
     def _place(self, first: int) -> int:
         """How many lots a sampler leaves out to begin with the one of step ``first``."""
@@ -152,7 +165,7 @@ class Lots(ByKind, ABC, family=True):
 
     @abstractmethod
     def _draw(self, available: int, coins: Coins) -> Iterator[Positions]:
-        """The lots of :meth:`sampler`."""
+        """The lots of :meth:`sampler`, in the table's order."""
 
     # --- what it costs --------------------------------------------------------------------------
 
@@ -163,11 +176,14 @@ class Lots(ByKind, ABC, family=True):
         Arguments as for :meth:`events`.
         """
 
-    def overflow(self, steps: int) -> float:
+    def overflow(self, steps: int, neighbours: Neighbours) -> float:
         """Eta: the total variation, on any data set, from the sampler that is accounted.
 
-        ``steps`` Pr[Bin(N, q) > max_size], rounded up.
+        ``steps`` Pr[Bin(N, q) > max_size], rounded up, where the table holds at most N units
+        (:meth:`check_table`). Under add/remove 0: the cut is a part of what is accounted there.
         """
+        if neighbours is Neighbours.ADD_REMOVE:
+            return 0.0
         if self.max_size is None or self.max_size >= self.population:
             return 0.0
         from scipy.stats import binom  # loaded here: it takes long to import
@@ -188,6 +204,17 @@ class Lots(ByKind, ABC, family=True):
                 f"records_per_unit must be 1 for {self.kind} lots under {neighbours.value}, got "
                 f"{records_per_unit}: sample and clip whole units, or use PoissonLots under "
                 "add-remove or zero-out"
+            )
+
+    def check_table(self, available: int, neighbours: Neighbours) -> None:
+        """Raises ``ValueError`` if the guarantee is not for tables of ``available`` units."""
+        if self.max_size is None or neighbours is Neighbours.ADD_REMOVE:
+            return  # where the size is private, nothing may depend on it
+        if available > self.population:
+            raise ValueError(
+                f"population (public_size) must be at least the {available} units of the table for "
+                f"lots with a max_size under {neighbours.value}, got {self.population}: the chance "
+                "that a lot is cut is computed for it; declare at least how many there are"
             )
 
     @abstractmethod
@@ -229,7 +256,7 @@ class Lots(ByKind, ABC, family=True):
         if group_unit is not None:
             event = GroupedEvent(event, records_per_unit, group_unit)
         steps = sum(count for _, count in noise)
-        eta = self.overflow(steps)
+        eta = self.overflow(steps, relation)
         if eta == 0:
             return event
         extra = self._extra_delta(eta, delta, largest_epsilon)
@@ -257,14 +284,27 @@ class PoissonLots(Lots):
     not in D' leaves the other coins as they are, so a lot of D is a lot of D' or that lot with the
     unit, with probability at most q: exactly floor(q 2^64) / 2^64. Empty lots are lots.
 
-    With ``max_size`` a larger lot is cut to a uniformly random part of that size. The guarantee is
-    then for tables of at most N units, of whom a lot overflows with probability at most
-    Pr[Bin(N, q) > max_size]; rows beyond the first N are never sampled.
+    With ``max_size`` B, of more units than that a uniformly random part of B is kept, by coins. A
+    unit that is drawn may then push another one out, whoever it is:
+
+    * Zero-out and replace-one, for tables of at most N units: the size is public there, and a
+      larger table is refused (:meth:`check_table`). Lots do not depend on the data. One is cut with
+      probability at most Pr[Bin(N, q) > B], so that all lots together are within total variation
+      eta = T Pr[Bin(N, q) > B] of uncut ones. That costs (1 + e^epsilon) eta of delta. Nothing,
+      where B is N: no lot is ever cut.
+    * Add/remove, for tables of any size, which is private: :class:`CutSampledEvent`, the sampled
+      Gaussian at twice the distance, as if the noise were half. Fix everybody's coins and
+      priorities but the coin of the unit that comes. With probability 1 - q the two lots are the
+      same; with q one holds one unit more and perhaps one less, a sum at most 2C away. This pair,
+      N(a) and (1-q) N(a) + q N(a + v), is the image of the one for |v| = 2C (shrink it, and add
+      noise), and mixtures over the fixed coins cost no more than the worst of them. The price is
+      due even if no lot is ever cut, since the table might be larger than N. State zero-out for
+      lots with a ``max_size``.
 
     Attributes:
         size: the expected lot size L.
         population: the declared number of units N.
-        max_size: the most units a lot may hold; None for no limit.
+        max_size: B, the most units a lot may hold; None for no limit.
     """
 
     kind: ClassVar[str] = "poisson"
@@ -285,10 +325,9 @@ class PoissonLots(Lots):
         return self.size / self.population
 
     def _draw(self, available: int, coins: Coins) -> Iterator[Positions]:
-        known = available if self.max_size is None else min(available, self.population)
         threshold = math.floor(Fraction(self.sample_rate) * 2**64)
         while True:
-            lot = bernoulli(known, threshold, coins)
+            lot = bernoulli(available, threshold, coins)
             if self.max_size is not None and len(lot) > self.max_size:
                 lot = lot[subset(len(lot), self.max_size, coins)]
             yield lot
@@ -297,9 +336,12 @@ class PoissonLots(Lots):
         """The sampled Gaussian mechanism, noise relative to one unit's whole contribution."""
         whole = Neighbours.ZERO_OUT if neighbours is Neighbours.ZERO_OUT else Neighbours.ADD_REMOVE
         rate = self.sample_rate
+        cut = self.max_size is not None and neighbours is Neighbours.ADD_REMOVE
 
         def step(z: float) -> Event:
             gaussian = GaussianEvent(z, whole, unit)
+            if cut:
+                return CutSampledEvent(gaussian, rate)
             return gaussian if rate == 1 else PoissonSampledEvent(gaussian, rate)
 
         return _in_order((step(z), count) for z, count in noise)

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.core import validation
 from sfumato.core.randomness import Coins
+from sfumato.learning.dp_sgd.draws import below
 
 __all__ = ["Owners", "RowsAreUnits", "Units"]
 
@@ -132,22 +133,11 @@ def _subsets(sizes: Positions, most: int, coins: Coins) -> Positions:
     chosen = np.empty((len(sizes), most), dtype=np.int64)
     for i in range(most):
         j = sizes - most + i
-        t = _below(j + 1, coins)
+        t = below(j + 1, coins)
         taken = (chosen[:, :i] == t[:, None]).any(axis=1)
         chosen[:, i] = np.where(taken, j, t)
     chosen.sort(axis=1)
     return chosen
-
-
-def _below(bounds: Positions, coins: Coins) -> Positions:
-    """Independent, exactly uniform numbers from 0 to each bound minus 1."""
-    limits = bounds.astype(np.uint64)
-    # The words from 2^64 - (2^64 mod bound) on would favour small remainders: drawn again.
-    last = ~np.uint64(0) - (np.uint64(0) - limits) % limits
-    words = coins.words(len(limits)).copy()
-    while len(again := np.flatnonzero(words > last)):
-        words[again] = coins.words(len(again))
-    return (words % limits).astype(np.int64)
 
 
 def _codes(ids: Any) -> Positions:

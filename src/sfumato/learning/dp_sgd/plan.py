@@ -25,7 +25,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal, final
@@ -35,9 +35,11 @@ from sfumato.core import validation
 from sfumato.core.events import ComposedEvent, Event, GroupedEvent, compose, event_from_dict
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.neighbours import Neighbours
+from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.learning.dp_sgd.clipping import Clipping, Flat
 from sfumato.learning.dp_sgd.correlated.costs import check_correlated, gain
 from sfumato.learning.dp_sgd.correlated.strategies import Correlation, IndependentNoise
+from sfumato.learning.dp_sgd.draws import Positions
 from sfumato.learning.dp_sgd.lots import Lots
 from sfumato.learning.dp_sgd.meeting import LEAST_NOISE, calibrated, least_noise, lengthened
 from sfumato.learning.dp_sgd.schedules import NoiseSchedule
@@ -66,8 +68,9 @@ class TrainingPlan:
         schedule: factors on the noise multiplier over time.
         accountant: "pld", exact, for a run that is fixed as a whole; "rdp" for one that a ledger
             charges step by step.
-        claimed_epsilon: for lots with a ``max_size`` alone: up to which epsilon their extra delta
-            is to hold (a target's, or a ledger's budget's); by default the run's own.
+        claimed_epsilon: for lots that cost some of delta (those with a ``max_size``, but for
+            add/remove): up to which epsilon that is to hold (a target's, or a ledger's budget's);
+            by default the run's own.
         before: what is released from the same data before the first step and for it, such as a
             private choice of features; counted as a part of the run.
         correlation: how the noise of different steps is correlated; z is then over what one
@@ -198,7 +201,7 @@ class TrainingPlan:
                     "steps with it have no finite epsilon"
                 )
             return draft
-        if draft.lots.overflow(1) > 0 and claimed_epsilon is None:
+        if draft.costs_delta and claimed_epsilon is None:
             draft = replace(draft, claimed_epsilon=target)
         draft._check_before(target)
         if length:
@@ -216,6 +219,20 @@ class TrainingPlan:
     def currency(self) -> Literal["whole", "steps"]:
         """How a ledger is to charge it: as one declared plan, or step by step in RDP."""
         return "whole" if self.accountant is Accountant.PLD else "steps"
+
+    @property
+    def costs_delta(self) -> bool:
+        """Whether its lots cost some of delta, because they are cut."""
+        return self.lots.overflow(1, self.neighbours) > 0
+
+    def sampler(self, available: int, coins: Coins = SYSTEM, first: int = 0) -> Iterator[Positions]:
+        """The lots of a table of ``available`` units from step ``first`` on.
+
+        Raises:
+            ValueError: if the guarantee is not for tables of that size, where sizes are public.
+        """
+        self.lots.check_table(available, self.neighbours)
+        return self.lots.sampler(available, coins, first)
 
     @property
     def event(self) -> Event:
@@ -276,7 +293,7 @@ class TrainingPlan:
         The run's own epsilon, if none was claimed: an E at which the event computed for E costs at
         most E. It grows with E, so the search goes up until it holds or delta is used up.
         """
-        if self.claimed_epsilon is not None or self.lots.overflow(self.steps) == 0:
+        if self.claimed_epsilon is not None or not self.costs_delta:
             return self.claimed_epsilon
         uncut = replace(self, lots=replace(self.lots, max_size=None))  # type: ignore[type-var]
         largest = 1.001 * uncut.guarantee.epsilon + 1e-3
@@ -297,7 +314,7 @@ class TrainingPlan:
         """
         found = self._account(self.event)
         claimed = self._largest_epsilon
-        if claimed is not None and self.lots.overflow(1) > 0 and found.epsilon > claimed:
+        if claimed is not None and self.costs_delta and found.epsilon > claimed:
             raise ValueError(
                 f"claimed_epsilon must be at least the run's epsilon, {found.epsilon:.4g}, got "
                 f"{claimed!r}: claim more, or add noise"
@@ -318,7 +335,7 @@ class TrainingPlan:
     def _curve(self, counts: list[int]) -> list[float]:
         """All points at once; the extra delta of cut lots is the whole run's from the start."""
         step, whole, before = self.event_between(0, 1), self.event_between(0, self.steps), []
-        if self.lots.overflow(1) > 0:
+        if self.costs_delta:
             assert isinstance(step, ComposedEvent)
             assert isinstance(whole, ComposedEvent)
             step, before = step.events[0], [whole.events[1]]

@@ -31,7 +31,7 @@ from sfumato.core import validation
 from sfumato.core.events import Event, GaussianEvent, PoissonSampledEvent, compose, repeat
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import Coins
-from sfumato.learning.dp_sgd.draws import Positions, bernoulli
+from sfumato.learning.dp_sgd.draws import Positions, below, bernoulli
 from sfumato.learning.dp_sgd.lots import Lots
 from sfumato.learning.dp_sgd.schedules import Noise, by_epoch
 
@@ -169,7 +169,7 @@ class CyclicPoissonLots(Lots):
         return math.ceil(steps / self.groups), self.groups
 
     def _draw(self, available: int, coins: Coins) -> Iterator[Positions]:
-        part = _uniform(available, self.groups, coins)
+        part = below(np.full(available, self.groups, dtype=np.int64), coins)
         members = [np.flatnonzero(part == g) for g in range(self.groups)]
         threshold = math.floor(Fraction(self.sample_rate) * 2**64)
         while True:
@@ -189,12 +189,3 @@ class CyclicPoissonLots(Lots):
 
     def _most_records(self, neighbours: Neighbours) -> float:
         return 1  # records of one person may be in different parts, whose blocks of rows overlap
-
-
-def _uniform(count: int, bound: int, coins: Coins) -> Positions:
-    """For each of ``count`` an exactly uniform number below ``bound``."""
-    last = np.uint64(2**64 - 1 - 2**64 % bound)  # words beyond would favour small remainders
-    words = coins.words(count).copy()
-    while len(again := np.flatnonzero(words > last)):
-        words[again] = coins.words(len(again))
-    return (words % np.uint64(bound)).astype(np.int64)
