@@ -22,6 +22,7 @@ from sfumato.learning.dp_sgd import (
     TrainingError,
     TrainingPlan,
 )
+from sfumato.learning.dp_sgd.gradients.summing import ALLOWANCE
 
 pytestmark = pytest.mark.usefixtures("singles")
 
@@ -214,7 +215,7 @@ def test_the_bound_is_reached(clipping, dtype):
     how = LOSSES["squares"]
     (more, _, bounds), (less, _, _) = (clipped_sum(net, how, rule, x[:n], y[:n]) for n in (5, 4))
     for a, b, bound in zip(more, less, bounds, strict=True):
-        assert bound * (1 - 2e-4) <= float((a - b).norm()) <= bound
+        assert bound * (1 - 2e-4 - ALLOWANCE["float32"]) <= float((a - b).norm()) <= bound
 
 
 def test_a_record_that_is_not_finite_adds_exactly_nothing():

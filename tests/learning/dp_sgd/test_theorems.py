@@ -69,7 +69,7 @@ def test_without_noise_and_clipping_a_step_is_plain_descent(kit, name, optimizer
         descent.zero_grad()
         (loss(plain, *(leaf[lot] for leaf in data)).sum() / 8).backward()
         descent.step()
-        near(weights, dict(plain.named_parameters()), 1e-10)
+        near(weights, dict(plain.named_parameters()), 1e-9)
 
 
 @pytest.mark.parametrize("clipping", CLIPPINGS)
@@ -82,9 +82,9 @@ def test_steps_are_those_of_a_loop_over_single_examples(kit, loop, one, name, cl
     found = kit.watched(model, data, loss, plan=plan, batch_size=5)
     for lot, weights in zip(kit.lots_of(found.trainer, 24), found.weights, strict=True):
         reference.step([[(one(data, row), 1.0)] for row in lot])
-        near(weights, dict(same.named_parameters()), 1e-10)
+        near(weights, dict(same.named_parameters()), 1e-9)
     if clipping == "adaptive":
-        assert found.trainer._step.sum.bounds[0] == pytest.approx(reference.clip, rel=1e-10)
+        assert found.trainer._step.sum.bounds[0] == pytest.approx(reference.clip, rel=1e-9)
         assert reference.clip != 0.3
 
 
@@ -186,12 +186,12 @@ def test_the_noise_beside_a_noisy_count(kit):
     assert shown(torch.cat(list(moved.values())), 0.25 * own * 3.0 / 8)
 
 
-def test_the_noise_of_a_parameter_in_bfloat16_is_drawn_in_float32(kit):
+def test_noise_of_a_parameter_in_bfloat16_is_added_in_float64(kit):
     model = nn.Linear(150, 100).bfloat16()
     spy = kit.Spy()
     trainer = kit.trainer(model, (torch.randn(24, 150).bfloat16(),), noise=spy)
     kit.run(trainer, lambda m, x: m(x).square().sum(1))
-    assert {s.dtype for s in spy.sums} == {torch.float32}
+    assert {s.dtype for s in spy.sums} == {torch.float64}
 
 
 @pytest.mark.parametrize("batch_size", [None, 3, 1])
@@ -300,7 +300,7 @@ def test_copies_of_a_record_are_averaged_before_clipping(kit, loop, clip):
         units = [[(row, 0.25) for row in rows[i : i + 4]] for i in range(0, len(rows), 4)]
         assert not torch.equal(units[0][0][0][0], units[0][1][0][0])
         reference.step(units)
-    near(dict(model.named_parameters()), dict(same.named_parameters()), 1e-10)
+    near(dict(model.named_parameters()), dict(same.named_parameters()), 1e-9)
 
 
 @pytest.mark.parametrize("clip", [0.3, 1e3])
@@ -318,14 +318,14 @@ def test_the_mean_over_a_users_rows_is_clipped_once(kit, loop, one, batch_size, 
     for lot, weights in zip(kit.lots_of(found.trainer, 6), found.weights, strict=True):
         own = [np.flatnonzero(owners == names[u]) for u in lot]
         reference.step([[(one(data, int(r)), 1 / len(rows)) for r in rows] for rows in own])
-        near(weights, dict(same.named_parameters()), 1e-10)
+        near(weights, dict(same.named_parameters()), 1e-9)
 
 
 # --- precision, and a peer ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn", "transformer", "lstm", "unet"])
-def test_mixed_precision_sums_in_float32(kit, name):
+def test_mixed_precision_sums_in_full(kit, name):
     torch.set_default_dtype(torch.float32)
     model, data, loss = kit.case(name)
     data = tuple(leaf.float() if leaf.is_floating_point() else leaf for leaf in data)
@@ -338,7 +338,7 @@ def test_mixed_precision_sums_in_float32(kit, name):
     for key, how in (("float32", loss), ("bfloat16", mixed)):
         sums[key], _ = kit.sums(data, model, how, Flat(1e3))
     for parameter, total in sums["bfloat16"].items():
-        assert total.dtype == torch.float32
+        assert total.dtype == torch.float64
         exact = sums["float32"][parameter]
         assert float((total - exact).norm()) <= 0.2 * float(exact.norm()) + 1e-2, parameter
 

@@ -6,9 +6,8 @@ the sum that belongs to group l by at most C_l, whatever the unit's data: its co
 is not finite contributes exactly 0. Splitting a lot into physical batches changes only the order
 of the additions.
 
-That is of the sum as it is meant. The computed one is rounded, and one unit less changes how: in
-float32 units can be made up by which it moves by more than C_l (1.06 C_l among 2,048 of them).
-Sums in float64 leave no room for that; see :mod:`~sfumato.learning.dp_sgd.lot_sums`.
+Rounding is bounded for any units in lots of any size: sums are added up in blocks and in float64,
+and what that may move is a part of eta (:mod:`~sfumato.learning.dp_sgd.gradients.summing`).
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from torch import Tensor
 from sfumato.learning.dp_sgd.clipping import ROUNDING, Adaptive, Clipping
 from sfumato.learning.dp_sgd.distributed.shards import add_up, local
 from sfumato.learning.dp_sgd.gradients.pieces import exact_type
+from sfumato.learning.dp_sgd.gradients.summing import ALLOWANCE
 from sfumato.learning.dp_sgd.gradients.tape import Gradients
 from sfumato.learning.dp_sgd.neighbouring import each_its_own, views_like
 
@@ -75,7 +75,7 @@ class ClippedSum:
         shards: where parameters are held in parts; sums are then those of all ranks, in parts.
 
     Attributes:
-        rounding: the allowance for rounding of each type among the sums.
+        rounding: the allowance of each type among the parameters, for rounding in norms and sums.
         eta: the largest of them, which all are clipped with.
         watched: whether anyone wants to know losses and how many were clipped.
     """
@@ -91,7 +91,7 @@ class ClippedSum:
         self.watched = True
         self.start()
         types = {str(exact_type(p.dtype)).removeprefix("torch.") for p in self.parameters.values()}
-        self.rounding = {name: ROUNDING[name] for name in sorted(types)}
+        self.rounding = {name: ROUNDING[name] + ALLOWANCE[name] for name in sorted(types)}
         self.eta = max(self.rounding.values())
 
     @property
@@ -107,22 +107,22 @@ class ClippedSum:
 
     @property
     def sums(self) -> dict[str, Tensor]:
-        """Each parameter's sum so far, by name."""
+        """Each parameter's sum so far, by name, in float64."""
         if self._sums is None:
             self._sums = self._zeros()
         return self._sums
 
     def _zeros(self) -> dict[str, Tensor]:
-        kinds = {(p.device, exact_type(p.dtype)) for p in self.parameters.values()}
-        if len(kinds) > 1 or next(iter(kinds))[0].type == "cpu":
+        places = {p.device for p in self.parameters.values()}
+        if len(places) > 1 or next(iter(places)).type == "cpu":
             return {
-                name: p.new_zeros(p.shape, dtype=exact_type(p.dtype))
+                name: p.new_zeros(p.shape, dtype=torch.float64)
                 for name, p in self.parameters.items()
             }
-        device, dtype = next(iter(kinds))  # on a GPU all in one piece: one kernel does for all
+        (device,) = places  # on a GPU all in one piece: one kernel does for all
         size = sum(p.numel() for p in self.parameters.values())
         ordered = {name: self.parameters[name] for group in self.groups for name in group}
-        views = views_like(torch.zeros(size, dtype=dtype, device=device), ordered)
+        views = views_like(torch.zeros(size, dtype=torch.float64, device=device), ordered)
         return {name: views[name] for name in self.parameters}
 
     def add(

@@ -16,7 +16,8 @@ infinite gets the factor 0. (0 times an infinite gradient is NaN again, so whoev
 also replace what is not finite by 0.)
 
 Rounding. A contribution is scaled to C (1 - eta), where eta covers the error with which its norm,
-its factor and their product are computed: see :data:`ROUNDING`.
+its factor and their product are computed, see :data:`ROUNDING`, and what sums may lose
+(:mod:`~sfumato.learning.dp_sgd.gradients.summing`).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ __all__ = [
 ]
 
 ROUNDING: Mapping[str, float] = {"float64": 2.0**-40, "float32": 2.0**-14}
-"""Eta by the type in which norms and sums are accumulated.
+"""The part of eta for norms and factors, by the type in which they are formed.
 
 A sum of squares added up in a tree or in blocks of depth d has a relative error of about (d + 1) u,
 u = 2^-24 or 2^-53; its root half of that; the factor and the product 2u more. 2^-14 is 1024 u, and

@@ -37,16 +37,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.learning.dp_sgd.batches import Source
 from sfumato.learning.dp_sgd.clipped_sum import ClippedSum
 from sfumato.learning.dp_sgd.clipping import Flat
 from sfumato.learning.dp_sgd.gradients.precision import full_precision
 from sfumato.learning.dp_sgd.gradients.tape import Tape
+from sfumato.learning.dp_sgd.other_coins import Watched, refuse_held, refuse_seeds
 from sfumato.learning.dp_sgd.recording import Recorder, trainable
 from sfumato.learning.dp_sgd.rehearsal import noted, rehearse
 from sfumato.learning.dp_sgd.stepping import as_training_error
 from sfumato.learning.dp_sgd.turns import Turns
 from sfumato.learning.dp_sgd.zeros import none_at_zero
+from sfumato.learning.secret_coins import ModelCoins
 
 __all__ = ["LotSums"]
 
@@ -76,27 +79,37 @@ class LotSums:
         self._exact = copy.deepcopy(model).double()
         self.parameters = trainable(self._exact)
         self._recorder = Recorder(self._exact, Tape(self.parameters))
+        refuse_held(model=model, loss=loss)
         self._rehearse(Source(tuple(map(_doubled, like))))
 
     def _rehearse(self, source: Source) -> None:
         optimizer = torch.optim.SGD(self.parameters.values(), lr=1.0)  # never stepped
         with self._recorder.attached(), none_at_zero(self.parameters):
-            rehearsal = rehearse(self._recorder, source.imitation, 1, _CROWD)
+            rehearsal = rehearse(self._recorder, source.imitation, 1, _CROWD, several=True)
             turns = Turns(rehearsal, self._recorder, optimizer)
             for batch in turns.batches():
-                with noted(True):
+                watched = Watched()
+                with noted(True), ModelCoins().batch(), watched, watched.calls():
                     losses = self._loss(self._exact, *batch)
                 turns.hand_in(losses)
 
-    def clipped(self, batch: tuple[Tensor, ...], clip: float) -> dict[str, Tensor]:
-        """The sum over rows of gradients of norm at most ``clip``, by the parameter's name."""
+    def clipped(
+        self, batch: tuple[Tensor, ...], clip: float, coins: Coins = SYSTEM
+    ) -> dict[str, Tensor]:
+        """The sum over rows of gradients of norm at most ``clip``, by the parameter's name.
+
+        What the model draws (dropout) comes from ``coins``, afresh.
+        """
+        masks = ModelCoins(coins)
         self._exact.load_state_dict(self.model.state_dict())  # as double precision
         total = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
         with self._recorder.attached():
             for start in range(0, len(batch[0]), _ROWS):
                 lot = ClippedSum(self.parameters, Flat(clip * (1 - _ROOM)))
                 lot.watched = False
-                self._add(lot, tuple(each[start : start + _ROWS] for each in batch))
+                with masks.batch():
+                    self._add(lot, tuple(each[start : start + _ROWS] for each in batch))
+                    refuse_seeds(masks.seeded_since())
                 for name, part in lot.sums.items():
                     total[name] += part
         return total

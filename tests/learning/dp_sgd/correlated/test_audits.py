@@ -60,9 +60,9 @@ def test_sound_runs_stand(correlation, place, epochs):
     found = audit(correlation, epochs=epochs, place=place, z=0.5 * math.sqrt(epochs))
     assert not refuted(found)
     claimed = found.facts["claimed_multiplier"]
-    # The attack sees nearly all there is: an error of 10 % could not hide.
+    # The attack sees nearly all there is: an error of 12 % could not hide.
     if epochs == 1 or correlation != sf.TreeNoise():
-        assert claimed <= found.facts["multiplier_at_most"] <= 1.09 * claimed
+        assert claimed <= found.facts["multiplier_at_most"] <= 1.11 * claimed
 
 
 @pytest.mark.parametrize("correlation", [sf.BandedNoise(4), sf.BufferedNoise(2), sf.TreeNoise(4)])

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import json
 import warnings
 
 import torch
@@ -414,7 +415,8 @@ def neighbours(home):
                 turns.append((run.rehearsing, len(batch[0])))
                 run.backward(loss(model, *batch))
             finite = all(bool(w.isfinite().all()) for w in weights(model).values())
-            journal = (folder / "started.journal").read_bytes()
+            written = (folder / "journal.jsonl").read_text().splitlines()
+            journal = [json.loads(line).get("lots") for line in written]
             files = sorted(path.name for path in folder.iterdir())
             found.append((run.record.to_dict(), turns, journal, files, finite))
     return {"replicated": found[:2], "sharded": found[2:]}

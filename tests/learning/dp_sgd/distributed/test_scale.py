@@ -33,8 +33,8 @@ def test_shards_of_all_ranks_are_the_whole(ranks, shape):
 @given(counts)
 def test_one_rank_sends_nothing_and_many_send_a_ring(ranks):
     assert scale.sent(10**9, 1) == scale.gathered(10**9, 1) == scale.sent_sharded(10**9, 1) == 0
-    assert scale.sent(10**9, ranks) < 8e9
-    assert scale.sent(10**9, ranks) == 2 * scale.sent_sharded(10**9, ranks)
+    assert scale.sent(10**9, ranks) < 12e9
+    assert scale.sent(10**9, ranks) == pytest.approx(1.5 * scale.sent_sharded(10**9, ranks))
 
 
 def test_a_lot_is_run_whole_by_any_number_of_ranks():

@@ -1,5 +1,6 @@
 """Linear layers, embeddings and other matrix products."""
 
+import itertools
 import math
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from sfumato.learning.dp_sgd.gradients import pieces
+from sfumato.learning.dp_sgd.gradients import pieces, summing
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (3, 5), (2, 3, 2), (1,), (40,)])
@@ -165,15 +166,16 @@ def test_an_orthogonal_parametrisation(harness):
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(3, 7), (7, 3)])
-@pytest.mark.parametrize("places", [1, 2])
+@pytest.mark.parametrize("places", [1, 2, 9])
 def test_a_weighted_sum_by_pieces_is_the_sum(monkeypatch, rows, columns, places):
-    """Pieces of one, some or all units, a bad unit among them."""
+    """Blocks of one, some or all units, side by side or by hand, a bad unit among them."""
     left, right = torch.randn(11, places, rows), torch.randn(11, places, columns)
     left[4], right[4], weights = math.inf, math.nan, torch.rand(11)
     weights[4] = 0.0
     kept = [unit for unit in range(11) if unit != 4]
     exact = sum(weights[u] * left[u].T @ right[u] for u in kept)
-    for numbers in (1, 4 * places * 7, 2**19):
-        monkeypatch.setattr(pieces, "_CACHE", numbers)
+    for terms, numbers in itertools.product((1, 4, 256), (4, 64, 2**17)):
+        monkeypatch.setattr(summing, "TERMS", terms)
+        monkeypatch.setattr(summing, "_CACHE", numbers)
         found = pieces.Outer(left, right, (rows, columns)).weighted_sum(weights)
-        assert torch.allclose(found, exact, atol=1e-5)
+        assert torch.allclose(found, exact.double(), atol=1e-5)

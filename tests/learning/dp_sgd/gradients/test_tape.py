@@ -214,7 +214,7 @@ def test_autocast_gives_nearly_the_same_in_float32(harness, ghost):
     for name, piece in pieces.items():
         squares.append(piece.squared_norms())
         assert squares[-1].dtype == piece.written().dtype == torch.float32, name
-        assert piece.weighted_sum(torch.ones(5)).dtype == torch.float32, name
+        assert piece.weighted_sum(torch.ones(5)).dtype == torch.float64, name
     norms = torch.stack(squares).sum(0).sqrt()
     true = sum(g.reshape(5, -1).square().sum(1) for g in expected.values()).sqrt()
     torch.testing.assert_close(norms, true, rtol=0.05, atol=0.0)
@@ -229,7 +229,7 @@ def test_a_model_of_half_precision_is_summed_in_float32(harness):
     tape = harness.learn(model, make)
     for piece in harness.record(tape, model, make(3)).pieces.values():
         assert piece.squared_norms().dtype == torch.float32
-        assert piece.weighted_sum(torch.ones(3)).dtype == torch.float32
+        assert piece.weighted_sum(torch.ones(3)).dtype == torch.float64
 
 
 # --- where the batch is, and memory --------------------------------------------------------------

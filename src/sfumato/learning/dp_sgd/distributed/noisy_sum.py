@@ -7,7 +7,8 @@ parameters, a step releases (S_1 + .. + S_W + Z) / L. Here
 2. rank j adds fresh noise to those coordinates, from its own source, and divides by L,
 3. *all-gather*: every rank gets all noisy coordinates.
 
-That is the traffic of one all-reduce.
+That is the traffic of one all-reduce, its first half in float64: in float32 a sum of many units
+would be rounded by more than clipping allows for (:mod:`.gradients.summing`).
 
 Formal guarantee. The release is exactly the plan's: S + Z with independent N(0, s_l^2) on every
 coordinate of group l, once. For each coordinate has one owner; the owners' sources are independent
@@ -31,7 +32,7 @@ from torch import Tensor
 
 from sfumato.learning.dp_sgd.distributed.ranks import Ranks
 from sfumato.learning.dp_sgd.neighbouring import in_one_piece
-from sfumato.learning.dp_sgd.noise_source import NoiseSource, noisy_mean
+from sfumato.learning.dp_sgd.noise_source import NoiseSource, as_noise_needs
 
 __all__ = ["BUCKET", "noisy_means"]
 
@@ -49,6 +50,7 @@ def noisy_means(
     sums: Iterable[tuple[Iterable[Tensor], float]],
     size: float,
     watched: bool = False,
+    precision: torch.dtype = torch.float64,
     bucket: int = BUCKET,
 ) -> tuple[list[Tensor], float]:
     """Turns every rank's clean sums, in place, into the one noisy mean of all ranks' sums.
@@ -60,6 +62,7 @@ def noisy_means(
             deviation of its noise.
         size: the expected lot size.
         watched: whether the clean total's norms are wanted, for the operator.
+        precision: of the parameters, which noise need not exceed.
         bucket: the most numbers at a time.
 
     Returns:
@@ -71,7 +74,7 @@ def noisy_means(
     spread = 0.0
     for alike in _by_kind(pieces):
         for some in _buckets(alike, bucket):
-            spread += _exchange(ranks, noise, some, size, signal if watched else None)
+            spread += _exchange(ranks, noise, some, size, signal if watched else None, precision)
     return signal, spread
 
 
@@ -81,6 +84,7 @@ def _exchange(
     pieces: list[Piece],
     size: float,
     signal: list[Tensor] | None,
+    precision: torch.dtype,
 ) -> float:
     length = sum(len(vector) for vector, _ in pieces)
     each = -(-length // ranks.count)
@@ -95,12 +99,14 @@ def _exchange(
             mine = own[begin:end]
             if signal is not None:
                 signal.append(torch.linalg.vector_norm(mine))
-            noisy_mean(noise, mine, std, size, mine)
+            drawn = noise.normal(as_noise_needs(noise, mine, precision), std)
+            mine.add_(drawn).div_(size)
             spread += (end - begin) * std**2
         start += len(vector)
-    ranks.all_gather(parts, own)
+    noisy_parts = parts.to(precision) if parts.dtype != precision else parts
+    ranks.all_gather(noisy_parts, own.to(precision))
     lengths = [len(vector) for vector, _ in pieces]
-    for (vector, _), noisy in zip(pieces, parts[:length].split(lengths), strict=True):
+    for (vector, _), noisy in zip(pieces, noisy_parts[:length].split(lengths), strict=True):
         vector.copy_(noisy)
     return spread
 

@@ -286,9 +286,7 @@ def add_up(
             if name in gradients.pieces:
                 formed = gradients.pieces[name].weighted_sum(scales[:, column])
             else:
-                formed = torch.zeros(
-                    like.shape, dtype=exact_type(like.dtype), device=local(like).device
-                )
+                formed = torch.zeros(like.shape, dtype=torch.float64, device=local(like).device)
             waiting.append((name, _in_rows(formed, like)))
             gradients.pieces.pop(name, None)  # its factors are not needed again
             if sum(rows.numel() for _, rows in waiting) >= bucket:

@@ -21,7 +21,6 @@ nothing and is not counted. So a rank without a unit does not keep others waitin
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -44,7 +43,10 @@ def share_in_parts(
     rank: int = 0,
     count: int = 1,
 ) -> Iterator[Part]:
-    """A rank's physical batches of a lot, nearly equal, none above ``most_rows`` unless a unit is.
+    """A rank's physical batches of a lot: of ``most_rows``, if a unit is not more; the rest last.
+
+    One unit more leaves all of them as they are but two: the one in whose place it comes, and the
+    last (:func:`~sfumato.learning.dp_sgd.draws.arrangement`).
 
     Args:
         rows: (units, rows of each) of the whole lot.
@@ -65,8 +67,8 @@ def share_in_parts(
     counted = np.concatenate([counted, np.zeros((filled, rows.shape[1]))])
     own, counted = np.repeat(own, copies, axis=1), np.repeat(counted / copies, copies, axis=1)
     most = max(1, (most_rows or own.size) // own.shape[1])
-    bounds = np.linspace(0, share, -(-share // most) + 1).round().astype(int)
-    for start, stop in itertools.pairwise(bounds.tolist()):
+    for start in range(0, share, most):
+        stop = min(start + most, share)
         last = stop == share
         yield Part(
             step,

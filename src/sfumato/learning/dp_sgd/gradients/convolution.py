@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from sfumato.learning.dp_sgd.gradients import summing
 from sfumato.learning.dp_sgd.gradients.cost import prefer_ghost
 from sfumato.learning.dp_sgd.gradients.memory import Scratch, in_place
 from sfumato.learning.dp_sgd.gradients.pieces import (
@@ -27,9 +28,8 @@ from sfumato.learning.dp_sgd.gradients.pieces import (
     Piece,
     exact,
     gram_norms,
-    weigh,
-    zero_rows,
 )
+from sfumato.learning.dp_sgd.gradients.summing import weigh, zero_rows
 
 __all__ = ["Convolution", "Geometry", "resolve_padding"]
 
@@ -102,18 +102,43 @@ class Convolution(Piece):
 
     def squared_norms(self) -> Tensor:
         """From Gram matrices of patches and of output gradients, some examples at a time."""
-        parts = [gram_norms(grads.mT, patches) for grads, patches in self._chunks()]
+        spread = summing.spread(self._sizes[0], self.outputs.dtype, whole=True)
+        parts = [gram_norms(grads.mT, patches, spread) for grads, patches in self._chunks()]
         groups = self.geometry.groups
         norms = [p.view(-1, groups).sum(1) for p in parts]
         return torch.cat(norms) if norms else self.outputs.new_zeros(0)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """One ordinary weight gradient, of output gradients times weights."""
+        """Ordinary weight gradients, of output gradients times weights.
+
+        In a graph that is traced, where each would be a part of its own: every unit's, some at a
+        time.
+        """
         copies = self.inputs.shape[0] // max(self.units, 1)
         per_row = weights.repeat_interleave(copies) if copies != 1 else weights
         outputs = weigh(self.outputs, per_row)
         inputs = zero_rows(self.inputs, per_row, owned=False)
-        return _kernel_gradient(inputs, outputs, self.geometry)
+        if not len(inputs):
+            return _kernel_gradient(inputs, outputs, self.geometry).double()
+        most = summing.units_of(self._sizes[0])
+        if in_place(outputs):
+            parts = (
+                _kernel_gradient(inputs[rows], outputs[rows], self.geometry)
+                for rows in summing.blocks(len(inputs), most * copies)
+            )
+        else:
+            weighted = replace(self, inputs=inputs, outputs=outputs)
+            every = (torch.bmm(grads, patches) for grads, patches in weighted._chunks())
+            parts = (
+                _to_kernel(
+                    few.view(-1, self.geometry.groups, *few.shape[1:]).sum(0, dtype=torch.float64),
+                    self.geometry,
+                )
+                for few in every
+            )
+        found = summing.added(parts)
+        assert found is not None
+        return found
 
     def written(self) -> Tensor:
         """(U, out channels, channels, *kernel), in memory of their own."""

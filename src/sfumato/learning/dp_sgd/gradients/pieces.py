@@ -1,7 +1,8 @@
 """Pieces: one parameter's per-example gradients, in whatever form is cheapest to keep.
 
 Every piece answers three questions: each unit's squared norm, the weighted sum over units, and, if
-need be, all gradients written out. Norms and sums are formed in float32 at least.
+need be, all gradients written out. Norms are formed in float32 at least, sums in blocks that
+float64 adds up (:mod:`~sfumato.learning.dp_sgd.gradients.summing`).
 
 Units whose weight is 0 contribute exactly nothing, even where their numbers are NaN or infinite:
 they are blanked, not multiplied away.
@@ -18,8 +19,9 @@ from typing import final
 import torch
 from torch import Tensor
 
+from sfumato.learning.dp_sgd.gradients import summing
 from sfumato.learning.dp_sgd.gradients.cost import prefer_ghost
-from sfumato.learning.dp_sgd.gradients.memory import in_place
+from sfumato.learning.dp_sgd.gradients.summing import weigh, zero_rows
 
 __all__ = [
     "Direct",
@@ -33,12 +35,9 @@ __all__ = [
     "gram_norms",
     "named_norms",
     "row_norms",
-    "weigh",
-    "zero_rows",
 ]
 
 _BLOCK, _LONG = 1024, 8192
-_CACHE = 2**19  # numbers at a time on a CPU: two megabytes
 
 
 def exact_type(dtype: torch.dtype) -> torch.dtype:
@@ -51,28 +50,15 @@ def exact(tensor: Tensor) -> Tensor:
     return tensor.to(exact_type(tensor.dtype))
 
 
-def weigh(tensor: Tensor, weights: Tensor) -> Tensor:
-    """Each unit's numbers times its weight; exactly 0 where the weight is 0."""
-    shaped = weights.to(tensor.dtype).view(-1, *(1,) * (tensor.ndim - 1))
-    return torch.where(shaped == 0, torch.zeros((), dtype=tensor.dtype), tensor * shaped)
-
-
-def zero_rows(tensor: Tensor, weights: Tensor, owned: bool) -> Tensor:
-    """The same numbers, but 0 for units whose weight is 0; in place where the tensor is ours."""
-    if owned and in_place(tensor):
-        return tensor.index_fill_(0, (weights == 0).nonzero().flatten(), 0)
-    shaped = weights.view(-1, *(1,) * (tensor.ndim - 1))
-    return torch.where(shaped == 0, torch.zeros((), dtype=tensor.dtype), tensor)
-
-
-def gram_norms(left: Tensor, right: Tensor) -> Tensor:
+def gram_norms(left: Tensor, right: Tensor, spread: float = math.inf) -> Tensor:
     """|sum_t left_t right_t^T|^2 for each of (n, T, rows) and (n, T, columns).
 
     It is sum_{t,s} (left_t . left_s)(right_t . right_s). The terms may cancel where their rounding
     does not: with n-term inner products in unit roundoff u the error is about sqrt(n) u S^2, S =
     sum_t |left_t| |right_t| (Higham and Mary, "A new approach to probabilistic rounding error
     analysis", 2019). Four times that is added, so that no gradient passes for shorter than it is;
-    so is what products too small for the number format may have lost, each at most ``tiny``.
+    so is what products too small for the number format may have lost, each at most ``tiny``. No
+    norm is below S / ``spread``: of less, the sum over units could lose more than it is allowed.
     """
     left_gram, right_gram = _gram(left), _gram(right)
     total = (left_gram * right_gram).flatten(1).sum(1)
@@ -83,9 +69,10 @@ def gram_norms(left: Tensor, right: Tensor) -> Tensor:
         for gram, lost in zip((left_gram, right_gram), small, strict=True)
     ]
     slack = 4 * math.sqrt(right.shape[1] + sum(widths)) * torch.finfo(right.dtype).eps / 2
-    rounding = slack * (lengths[0] * lengths[1]).sum(1).square()
+    whole = (lengths[0] * lengths[1]).sum(1).square()
     lost = [s * other.sum(1).square() for s, other in zip(small, reversed(lengths), strict=True)]
-    return total.clamp(min=0) + rounding + lost[0] + lost[1]
+    found = total.clamp(min=0) + slack * whole + lost[0] + lost[1]
+    return torch.maximum(found, whole / spread**2)
 
 
 def named_norms(names: Tensor, right: Tensor) -> Tensor:
@@ -141,7 +128,10 @@ class Piece(ABC):
 
     @abstractmethod
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """The parameter's shape: the sum over units of weight times gradient."""
+        """The parameter's shape, in float64: the sum over units of weight times gradient.
+
+        Its rounding is bounded as :mod:`~sfumato.learning.dp_sgd.gradients.summing` says.
+        """
 
     @abstractmethod
     def written(self) -> Tensor:
@@ -169,9 +159,9 @@ class Direct(Piece):
         return row_norms(self._flat).square()
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """One product of a vector with a matrix."""
+        """Products of a vector with a matrix."""
         flat = zero_rows(self._flat, weights, owned=True)
-        return (weights.to(flat.dtype) @ flat).view(self.gradients.shape[1:])
+        return summing.rows(flat, weights).view(self.gradients.shape[1:])
 
     def written(self) -> Tensor:
         """As they are."""
@@ -218,12 +208,21 @@ class Outer(Piece):
         if self.right.shape[1] == 1:
             norms = [row_norms(f.flatten(1)) for f in (self.left, self.right)]
             return (norms[0] * norms[1]).square()
-        return gram_norms(self.left, self.right)
+        return gram_norms(
+            self.left, self.right, summing.spread(self.right.shape[1], self.right.dtype)
+        )
+
+    def terms(self) -> Tensor:
+        """(U,): the sum over places of |left| |right|."""
+        lengths = torch.linalg.vector_norm(self.right, dim=2)
+        if not self._named:
+            lengths = lengths * torch.linalg.vector_norm(self.left, dim=2)
+        return lengths.sum(1)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """One ordinary weight gradient."""
+        """Ordinary weight gradients."""
         if self._named:
-            right = weigh(self.right, weights).flatten(0, 1)
+            right = weigh(self.right, weights).flatten(0, 1).double()
             zeros = right.new_zeros(tuple(self.shape))
             return self._oriented(zeros.index_add(0, self.left.flatten(), right))
         return self._oriented(_weighted_product(self.left, self.right, weights))
@@ -250,24 +249,10 @@ class Outer(Piece):
 
 
 def _weighted_product(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
-    """Sum over units u of weights[u] left[u]^T right[u].
-
-    The smaller factor is weighted, the other only blanked. On a CPU some units at a time: their
-    copies stay in a cache, where a copy of all would cost more than the product.
-    """
+    """Sum over units of weight times left^T right, in float64; the smaller factor is weighted."""
     if left.numel() > right.numel():
-        return _weighted_product(right, left, weights).mT
-    most = max(1, _CACHE * len(right) // max(1, right.numel()))
-    out: Tensor | None = None
-    parts = [left, right, weights]
-    for few, many, weight in zip(
-        *(p.split(most) if in_place(right) else (p,) for p in parts), strict=True
-    ):
-        one = weigh(few, weight).flatten(0, 1).mT
-        two = zero_rows(many, weight, owned=False).flatten(0, 1)
-        out = one @ two if out is None else out.addmm_(one, two)
-    assert out is not None
-    return out
+        return summing.product(right, left, weights).mT
+    return summing.product(left, right, weights)
 
 
 def combine(pieces: Sequence[Piece]) -> Piece:
@@ -341,7 +326,8 @@ class Tied(Piece):
         terms = right.shape[1] + places + self.head.right.shape[2]
         slack = 8 * math.sqrt(terms) * torch.finfo(right.dtype).eps / 2
         total = parts[0] + parts[1] + 2 * cross + slack * bound.sum(1)
-        return total.clamp(min=0)
+        spread = summing.spread(self.head.left.shape[1], right.dtype)
+        return torch.maximum(total, (self.head.terms() / spread).square())
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """The sum of both."""

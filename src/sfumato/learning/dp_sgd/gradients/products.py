@@ -32,6 +32,7 @@ from typing import cast, final
 import torch
 from torch import Tensor
 
+from sfumato.learning.dp_sgd.gradients import summing
 from sfumato.learning.dp_sgd.gradients.checking import Use, believed
 from sfumato.learning.dp_sgd.gradients.pieces import Piece
 from sfumato.learning.dp_sgd.gradients.precision import tf32_allowed
@@ -198,20 +199,34 @@ class Product(Piece):
         return self.squares
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Each unit's product, weighted when it is complete."""
+        """Each unit's product, weighted when it is complete; in blocks, but for :func:`scaled_sum`.
+
+        (That one is a matrix product over all places, in which units of bfloat16 factors may
+        cancel: no bound is claimed for rows that are made up.)
+        """
         scaled = weights.float()
         if self.scale is not None:
             scaled = torch.where(scaled == 0, 0.0, scaled * self.scale)
         if self.all_written is not None:
             shaped = scaled.view(-1, 1, 1)
-            total = torch.where(shaped == 0, 0.0, shaped * self.all_written).sum(0)
+            every = torch.where(shaped == 0, 0.0, shaped * self.all_written)
+            total = every.sum(0, dtype=torch.float64)
         elif self._by_matrix_product:
-            total = products.scaled_sum(self.x, self.g, scaled, self.units)
-        elif self._way == "one place":
-            total = products.weighted_rows(self.x.flatten(1), self.g.flatten(1), scaled)
+            total = products.scaled_sum(self.x, self.g, scaled, self.units).double()
         else:
-            total = products.weighted_sum(self.x, self.g, scaled, self.geometry, self.units)
+            parts = (self._sum_of(units, scaled[units]) for units in summing.blocks(self.units))
+            total = summing.added(parts)
+            assert total is not None  # there are no products of no units
         return self._oriented(total)
+
+    def _sum_of(self, units: slice, weights: Tensor) -> Tensor:
+        """A block's sum, by the kernels."""
+        copies = len(self.x) // self.units
+        rows = slice(units.start * copies, units.stop * copies)
+        x, g = self.x[rows], self.g[rows]
+        if self._way == "one place":
+            return products.weighted_rows(x.flatten(1), g.flatten(1), weights)
+        return products.weighted_sum(x, g, weights, self.geometry, len(weights))
 
     def written(self) -> Tensor:
         """(U, *shape) in float32."""

@@ -27,6 +27,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from sfumato.learning.dp_sgd.gradients import summing
 from sfumato.learning.dp_sgd.gradients.pieces import Direct, Piece, exact_type
 from sfumato.learning.dp_sgd.gradients.products import Product
 from sfumato.learning.dp_sgd.kernels import products
@@ -35,6 +36,8 @@ from sfumato.learning.functions import FLOOR
 __all__ = ["StandardisedKernel", "standardised_kernel"]
 
 _LOST = 2.0**-18
+_UNITS = 32  # of a block
+_SPREAD = summing.TERMS**2 / _UNITS**2  # gradients for K are at most so much longer: see summing
 
 
 @dataclass
@@ -94,17 +97,29 @@ class StandardisedKernel(Piece):
         """By the formula above."""
         w = self.weights
         squares, sums, along = self.facts.unbind(2)
+        whole = (w.scale.square() * squares).sum(1)
         count = w.centred[0].numel()
         taken = sums.square() / count + w.counted * (w.inverse * along).square()
         left = (squares - taken).clamp(min=0) + _LOST * squares
         squares = (w.scale.square() * left).sum(1)
+        if squares.dtype == torch.float32:
+            squares = torch.maximum(squares, whole / _SPREAD**2)
         if self.allowance is None:
             return squares
         return (squares.sqrt() + w.scale.abs().amax() * self.allowance).square()
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """One sum for K, one step back."""
-        return self._back(self.kernel.weighted_sum(weights))
+        """One sum for K, one step back.
+
+        What is taken off may be most of a gradient for K; blocks are smaller for that reason.
+        """
+        if isinstance(self.kernel, Direct):
+            every = self.kernel.gradients
+            flat = summing.zero_rows(every.flatten(1), weights, owned=False)
+            total = summing.rows(flat, weights, _UNITS).view(every.shape[1:])
+        else:
+            total = self.kernel.weighted_sum(weights)
+        return self._back(total)
 
     def written(self) -> Tensor:
         """(U, *shape)."""
