@@ -1,6 +1,7 @@
 """What a private Trainer leaves behind, who may see it, and how a killed run goes on."""
 
 import json
+import shutil
 import stat
 
 import pytest
@@ -43,7 +44,7 @@ def test_what_may_be_published_and_what_may_not(make, tmp_path):
     for path in files(out).values():
         if path.suffix == ".json":
             assert "loss" not in path.read_text()
-    assert {"trainer_state.json", "train_results.json", "run/started.journal"} <= set(files(own))
+    assert {"trainer_state.json", "train_results.json", "run/journal.jsonl"} <= set(files(own))
     assert stat.S_IMODE(own.stat().st_mode) == 0o700
     assert all(stat.S_IMODE(p.stat().st_mode) & 0o077 == 0 for p in files(own).values())
     assert "loss" in (own / "trainer_state.json").read_text()
@@ -141,6 +142,25 @@ def test_a_killed_run_goes_on_and_is_charged_once(make, tmp_path):
     assert [e["step"] for e in going_on.state.log_history if "loss" in e][-1] == 6
     with pytest.raises(ValueError, match="of this run's folders"):
         make(privacy=privacy, **arguments).train(resume_from_checkpoint="/elsewhere/checkpoint-2")
+
+
+def test_without_the_curators_folder_a_run_is_not_charged_anew(make, tmp_path):
+    path = tmp_path / "ledger.db"
+    ledger = budget(path)
+    privacy = {"ledger": str(path), "dataset": "texts"}
+    arguments = {"save_strategy": "steps", "save_steps": 2, "max_steps": 6}
+    killed = make(privacy=privacy, more={"callbacks": [Killed(after=3)]}, **arguments)
+    with pytest.raises(KeyboardInterrupt):
+        killed.train()
+    folder, away = killed.curator.path, tmp_path / "away"
+    del killed
+    folder.rename(away)
+    with pytest.raises(ValueError, match=r"put that folder back.*charge of its own"):
+        make(privacy=privacy, **arguments).train(resume_from_checkpoint=True)
+    shutil.rmtree(folder)
+    away.rename(folder)
+    assert make(privacy=privacy, **arguments).train(resume_from_checkpoint=True).global_step == 6
+    assert [e.kind for e in ledger.history("texts")].count("reserve") == 1
 
 
 def test_a_budget_that_is_too_small_is_refused_before_a_row_is_read(make, tmp_path):

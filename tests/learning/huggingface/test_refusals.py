@@ -47,6 +47,13 @@ def test_arguments(tmp_path, given, remedy):
     assert next(iter(given)) in str(raised.value)
 
 
+def test_columns_are_no_evaluation_data(make):
+    """Their Trainer takes a dictionary for several data sets, and fails in the first evaluation."""
+    with pytest.raises(ValueError, match=r"eval_dataset must be a data set.*'input_ids'"):
+        make(more={"eval_dataset": texts(4)})
+    make(more={"eval_dataset": {"one": public_rows(), "two": public_rows()}})
+
+
 def test_the_trainer_asks_when_made_and_again_before_a_run(make):
     with pytest.raises(ValueError, match="gradient_accumulation_steps=3"):
         make(gradient_accumulation_steps=3)

@@ -6,10 +6,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.learning.huggingface.conftest import LENGTH, WORDS, bert, gpt2, items, texts
-from transformers import default_data_collator
+from transformers import DataCollatorForSeq2Seq, default_data_collator
 
 import sfumato as sf
-from sfumato.learning.huggingface.collating import prepare, refuse_padding_that_mixes
+from sfumato.learning.dp_sgd.padding import to_length
+from sfumato.learning.huggingface.collating import prepare
 from sfumato.learning.huggingface.rows import TokenRows
 
 ANYTHING = st.one_of(
@@ -87,14 +88,64 @@ def padded(side):
     return collate
 
 
+@pytest.mark.parametrize("fixed", [True, False])
 @pytest.mark.parametrize("side", ["right", "left"])
-def test_padding_on_the_left_mixes_rows_if_positions_are_counted(side):
-    prepared = prepare(gpt2(), items(), padded(side), length=LENGTH, fixed=False)
-    if side == "right":
-        refuse_padding_that_mixes(gpt2(), prepared, sf.row_losses)
+def test_padding_on_the_left_mixes_rows_if_positions_are_counted(make, side, fixed):
+    trainer = make(
+        data=items(), privacy={"max_length": LENGTH, "pad_to_max_length": fixed},
+        more={"data_collator": padded(side)},
+    )  # fmt: skip
+    if side == "right" or fixed:
+        trainer.train()
         return
     with pytest.raises(sf.TrainingError, match="pad_to_max_length=True"):
-        refuse_padding_that_mixes(gpt2(), prepared, sf.row_losses)
+        trainer.train()
+    assert trainer.dpsgd.steps_taken == 0
+
+
+def t5():
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    torch.manual_seed(1)
+    return T5ForConditionalGeneration(
+        T5Config(
+            vocab_size=WORDS, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2,
+            decoder_start_token_id=0, dropout_rate=0.0, attn_implementation="eager",
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_summaries_have_lengths_of_their_own(make, fixed):
+    """Each padded to its longest by the library's collator, if they are not filled up before."""
+    collate = DataCollatorForSeq2Seq(Padding())
+    texts = [
+        {"input_ids": row["input_ids"], "labels": row["labels"][: 1 + i % 3]}
+        for i, row in enumerate(items())
+    ]
+    trainer = make(
+        t5(), data=texts, privacy={"max_length": LENGTH, "pad_to_max_length": fixed},
+        more={"data_collator": collate},
+    )  # fmt: skip
+    trainer.train()
+    (batch, left_out) = trainer.dpsgd._source.fetched(np.arange(len(texts)))
+    assert left_out is None
+    counted = (batch["labels"] != -100).sum(1).tolist()
+    assert counted == [len(text["labels"]) for text in texts]
+
+
+class Padding:
+    """What collators ask of a tokenizer."""
+
+    padding_side, pad_token_id, deprecation_warnings = "right", 0, {}
+
+    def pad(self, rows, padding=True, max_length=None, pad_to_multiple_of=None, **more):
+        longest = max(len(row["input_ids"]) for row in rows)
+        return {
+            name: torch.stack([to_length(torch.as_tensor(row[name]), longest) for row in rows])
+            for name in rows[0]
+            if name != "labels"
+        }
 
 
 def test_filled_up_rows_may_lie_on_the_left(make, monkeypatch):

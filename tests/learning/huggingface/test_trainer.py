@@ -98,15 +98,22 @@ def test_rows_as_lists_and_as_columns_are_the_same_rows(make):
             assert torch.allclose(value, weights(other.model)[name], atol=1e-6)
 
 
-def test_a_collator_that_makes_labels(make):
-    """What it fills up with is not counted, whatever token that is."""
+def collator_of(**options):
+    """The library's own, and its tokens."""
     words = {f"w{i}": i for i in range(WORDS - 1)} | {"[PAD]": WORDS - 1}
     from tokenizers import Tokenizer, models
 
     tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="[PAD]")), pad_token="[PAD]"
+        tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="[PAD]")),
+        pad_token="[PAD]",
+        mask_token="w0",
     )
-    collator = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)
+    return transformers.DataCollatorForLanguageModeling(tokenizer, **options)
+
+
+def test_a_collator_that_makes_labels(make):
+    """What it fills up with is not counted, whatever token that is."""
+    collator = collator_of(mlm=False)
     rows = [[min(t, WORDS - 2) for t in row["input_ids"]] for row in items()]
     data = [{"input_ids": row} for row in rows]
     labelled = [{"input_ids": row, "labels": row} for row in rows]
@@ -144,6 +151,30 @@ def test_checkpointing_changes_no_bit(make):
     plain.train()
     checked.train()
     assert same(weights(plain.model), weights(checked.model))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("kind", ["dropout", "masked words"])
+def test_the_librarys_own_seed_does_not_tell_the_masks(make, kind, workers):
+    """A trainer seeds torch, NumPy and Python with 42, and so may everybody."""
+    drops = kind == "dropout"
+    data = [{"input_ids": [min(t, WORDS - 2) for t in row["input_ids"]]} for row in items()]
+    found = []
+    for seed in (None, None, 5, 5):
+        coins = {} if seed is None else {"coins": sf.SeededCoins(seed)}
+        trainer = make(
+            gpt2(dropout=0.5 if drops else 0.0), data, privacy={"lot_size": ROWS, "max_length": 6},
+            dataloader_num_workers=workers, max_steps=2,
+            more=coins | {
+                "noise": NoNoise(),
+                "data_collator": collator_of(mlm=not drops, mlm_probability=None if drops else 0.5),
+            },
+        )  # fmt: skip
+        assert trainer.args.seed == 42
+        trainer.train()
+        found.append(weights(trainer.model))
+    assert not same(found[0], found[1])
+    assert same(found[2], found[3])
 
 
 def test_classes_with_dropout(make):

@@ -6,7 +6,6 @@ sf.DPSGD(model, optimizer, source.data, collate=source.collate, example=source.e
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -15,14 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.huggingface.heads import base_of
 from sfumato.learning.huggingface.losses import LABELS
 from sfumato.learning.huggingface.rows import TokenRows, made_up_rows
 
-__all__ = ["Collate", "Prepared", "accepted_columns", "prepare", "refuse_padding_that_mixes"]
+__all__ = ["Collate", "Prepared", "accepted_columns", "prepare"]
 
-Losses = Callable[[nn.Module, dict[str, Tensor]], Tensor]
+_DECODERS = (*LABELS, "decoder_input_ids", "decoder_attention_mask")
 
 
 class Prepared(NamedTuple):
@@ -40,22 +38,35 @@ class Prepared(NamedTuple):
 
 
 class Collate:
-    """A collator's batches as plain dictionaries of tensors that the model takes."""
+    """A collator's batches as plain dictionaries of tensors that the model takes.
+
+    Sequences are cut and filled up as ``rows`` declares it before the collator sees them: what it
+    would pad to otherwise is the longest row of the batch.
+    """
 
     def __init__(
-        self, collator: Callable[[list[Any]], Any], names: set[str], device: torch.device | None
+        self,
+        collator: Callable[[list[Any]], Any],
+        rows: TokenRows,
+        names: set[str],
+        device: torch.device | None,
     ) -> None:
-        self._collator, self._names, self._device = collator, names, device
+        self._collator, self._rows = collator, rows
+        self._names, self._device = names, device
 
     def __call__(self, items: list[Any]) -> dict[str, Tensor]:
         """One batch."""
-        # Collators change what they are given.
-        batch = self._collator([copy.copy(item) for item in items])
+        batch = self._collator([self._as_lists(self._rows.fitted(item)) for item in items])
         return {
             name: value if self._device is None else value.to(self._device)
             for name, value in batch.items()
             if isinstance(value, Tensor) and name in self._names
         }
+
+    def _as_lists(self, item: dict[str, Any]) -> dict[str, Any]:
+        """With lists where the library pads by itself, not by the tokenizer."""
+        apart = {n: item[n].tolist() for n in self._rows.apart if isinstance(item.get(n), Tensor)}
+        return item | apart
 
 
 def accepted_columns(model: nn.Module) -> set[str]:
@@ -104,11 +115,15 @@ def prepare(
     first = example[0] if example is not None else data[0]
     columns = [name for name in first if name in names or name == "special_tokens_mask"]
     like = {name: first[name] for name in columns}
-    regular = TokenRows(data, like, length, pad=pad, fixed=fixed, left=left)
+    is_pair = getattr(getattr(base_of(model), "config", None), "is_encoder_decoder", False)
+    apart = _DECODERS if is_pair else ()
+    regular = TokenRows(data, like, length, pad=pad, fixed=fixed, left=left, apart=apart)
     public = made_up_rows(model, [like], length=length) if example is None else list(example)
     if not fixed and example is None:  # of one length: a collator pads to the longest
         public = [_full(item) for item in public]
-    return Prepared(regular, Collate(collator, names, device), [*map(regular.regular, public)])
+    return Prepared(
+        regular, Collate(collator, regular, names, device), [*map(regular.regular, public)]
+    )
 
 
 def _full(item: dict[str, Any]) -> dict[str, Any]:
@@ -122,44 +137,3 @@ def _moved(value: Any, device: torch.device | None) -> Any:
     if device is None:
         return value
     return (value if isinstance(value, Tensor) else torch.from_numpy(np.asarray(value))).to(device)
-
-
-def refuse_padding_that_mixes(model: nn.Module, prepared: Prepared, losses: Losses) -> None:
-    """Raises if a public row's loss or gradient moves when a longer one comes into its batch.
-
-    For rows that are padded to the longest of their batch: where positions are counted from the
-    padded end, or padding is attended to, a row's gradient depends on its company.
-
-    Raises:
-        TrainingError: if so.
-    """
-    if prepared.collate is None:
-        return
-    whole = prepared.example[0]
-    half = max(1, max(len(v) for v in whole.values() if isinstance(v, Tensor)) // 2)
-    short = {k: v[:half] if isinstance(v, Tensor) else v for k, v in whole.items()}
-    training = model.training
-    model.eval()
-    try:
-        one, two = (
-            _first(model, prepared.collate(items), losses) for items in ([short], [short, whole])
-        )
-    finally:
-        model.train(training)
-    scale = max(float(t.abs().max()) for t in one)
-    if not all(
-        torch.allclose(a, b, rtol=1e-3, atol=1e-3 * scale) for a, b in zip(one, two, strict=True)
-    ):
-        raise TrainingError(
-            "a row's loss or gradient changes when a longer row comes into its batch, because both "
-            "are padded to the longest: set PrivacyArguments(pad_to_max_length=True), or pad on "
-            "the right and give the model an attention mask"
-        )
-
-
-def _first(model: nn.Module, batch: dict[str, Tensor], losses: Losses) -> list[Tensor]:
-    """The first row's loss and gradients."""
-    loss = losses(model, batch)[0]
-    trained = [p for p in model.parameters() if p.requires_grad]
-    found = torch.autograd.grad(loss, trained, allow_unused=True, materialize_grads=True)
-    return [loss.detach(), *found]

@@ -6,12 +6,12 @@ elsewhere), or would be passed over in silence if it were not refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from sfumato.learning.huggingface.arguments import PrivacyArguments
 
-__all__ = ["refuse_arguments", "refuse_callbacks", "word"]
+__all__ = ["refuse_arguments", "refuse_callbacks", "refuse_columns", "word"]
 
 
 class _Refusal(NamedTuple):
@@ -162,4 +162,17 @@ def refuse_callbacks(callbacks: Iterable[Any], privacy: PrivacyArguments) -> Non
     if "EarlyStoppingCallback" in names and not privacy.evaluates_in_public:
         raise ValueError(
             f"EarlyStoppingCallback cannot be had in private training: {_SCORES}leave it out"
+        )
+
+
+def refuse_columns(eval_dataset: Any) -> None:
+    """Raises if the evaluation data are columns, which ``Trainer`` takes for several data sets."""
+    if not isinstance(eval_dataset, Mapping):
+        return
+    columns = [name for name, value in eval_dataset.items() if hasattr(value, "shape")]
+    if columns:
+        raise ValueError(
+            f"eval_dataset must be a data set of rows, or a dictionary of data sets by name, got a "
+            f"dictionary whose {columns[0]!r} is a tensor or an array: give a list with a "
+            "dictionary for each row, or datasets.Dataset.from_dict(...)"
         )

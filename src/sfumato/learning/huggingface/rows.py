@@ -11,7 +11,7 @@ leave something to attend to, labels that exist.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from sfumato.core import validation
+from sfumato.learning.dp_sgd.padding import to_length
 from sfumato.learning.huggingface.heads import base_of, head_of, limits_of
 from sfumato.learning.huggingface.losses import IGNORED, LABELS
 
@@ -59,8 +60,7 @@ class TokenRows(Dataset[dict[str, Any]]):
 
     Guarantee: row i is a function of the data set's row i alone. Its columns are those of ``like``
     and, if there are tokens, an ``attention_mask``; each sequence is cut to ``length`` and, if
-    ``fixed``, filled up to it. A row that cannot be made so raises, and the trainer takes a public
-    row instead.
+    ``fixed``, filled up to it. A row that cannot be made so raises, and the trainer leaves it out.
 
     Args:
         data: gives a dictionary for each number: tokens and the like as lists, arrays or tensors.
@@ -70,6 +70,7 @@ class TokenRows(Dataset[dict[str, Any]]):
         pad: the token to fill with.
         fixed: whether to fill up.
         left: whether to fill on the left.
+        apart: sequences whose lengths may differ from the others', as a summary's does.
     """
 
     def __init__(
@@ -81,8 +82,9 @@ class TokenRows(Dataset[dict[str, Any]]):
         pad: int = 0,
         fixed: bool = True,
         left: bool = False,
+        apart: Collection[str] = (),
     ) -> None:
-        self.data = data
+        self.data, self.apart = data, frozenset(apart)
         self._kinds = {name: _Kind.like(_plain(value)) for name, value in like.items()}
         self.length = validation.count("length", length)
         self._pad, self._fixed, self._left = pad, fixed, left
@@ -104,21 +106,32 @@ class TokenRows(Dataset[dict[str, Any]]):
         tokens = found.get("input_ids")
         if isinstance(tokens, list):
             found.setdefault("attention_mask", [1] * len(tokens))
-        lengths = {len(value) for value in found.values() if isinstance(value, list)}
+        lengths = {
+            len(value)
+            for name, value in found.items()
+            if isinstance(value, list) and name not in self.apart
+        }
         if len(lengths) > 1:
             raise ValueError("a row's sequences must be of one length")
-        return {name: self._cut(name, value) for name, value in found.items()}
+        return self.fitted({name: self._as_tensor(name, value) for name, value in found.items()})
 
-    def _cut(self, name: str, value: Any) -> Any:
+    def fitted(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """A row of tensors, with each sequence cut and, if ``fixed``, filled up."""
+        return {name: self._fitted(name, value) for name, value in row.items()}
+
+    def _as_tensor(self, name: str, value: Any) -> Any:
         if not isinstance(value, list):
             return value
-        value = value[: self.length]
-        if self._fixed:
-            fill = [_FILL.get(name, self._pad if name == "input_ids" else 0)]
-            missing = fill * (self.length - len(value))
-            value = missing + value if self._left else value + missing
         whole = name == "attention_mask" or self._kinds[name].whole
         return torch.tensor(value, dtype=torch.long if whole else torch.float32)
+
+    def _fitted(self, name: str, value: Any) -> Any:
+        if not isinstance(value, Tensor) or not value.ndim:
+            return value
+        if len(value) == self.length or (len(value) < self.length and not self._fixed):
+            return value
+        fill = _FILL.get(name, self._pad if name == "input_ids" else 0)
+        return to_length(value, self.length, fill, left=self._left)
 
 
 def _plain(value: Any) -> Any:

@@ -42,11 +42,16 @@ from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.trainer import DPSGD
 from sfumato.learning.huggingface.arguments import PrivacyArguments
 from sfumato.learning.huggingface.around_steps import AroundSteps, Stopped, Told
-from sfumato.learning.huggingface.collating import prepare, refuse_padding_that_mixes
+from sfumato.learning.huggingface.collating import prepare
 from sfumato.learning.huggingface.heads import base_of, head_of
 from sfumato.learning.huggingface.keeping import CuratorFolder
 from sfumato.learning.huggingface.losses import row_losses
-from sfumato.learning.huggingface.refusals import refuse_arguments, refuse_callbacks, word
+from sfumato.learning.huggingface.refusals import (
+    refuse_arguments,
+    refuse_callbacks,
+    refuse_columns,
+    word,
+)
 
 __all__ = ["PrivateTrainer", "PrivateTrainerMixin"]
 
@@ -109,6 +114,7 @@ class PrivateTrainerMixin(AroundSteps):
             )
         if self.train_dataset is None:
             raise ValueError("train_dataset must be given: lots are drawn from it")
+        refuse_columns(self.eval_dataset)
 
     def _make_plan(self, plan: TrainingPlan | None) -> TrainingPlan:
         privacy, args = self.privacy, self.args
@@ -231,8 +237,6 @@ class PrivateTrainerMixin(AroundSteps):
             left=getattr(words, "padding_side", "right") == "left",
             example=self._example, device=args.device if here else None,
         )  # fmt: skip
-        if not privacy.pad_to_max_length:
-            refuse_padding_that_mixes(self.model, rows, self._losses)
         self._told = Told(word(args.logging_strategy) != "no")
         return rows
 
@@ -268,6 +272,14 @@ class PrivateTrainerMixin(AroundSteps):
                     " weights of other runs are loaded with from_pretrained"
                 )
         dpsgd.resume()
+        left = sorted(Path(self.args.output_dir).glob("checkpoint-*"))
+        if left and not dpsgd.steps_taken:
+            raise ValueError(
+                f"resume_from_checkpoint finds weights in {left[-1]}, but not the run that they "
+                f"are of, which is kept in {self.curator.path}: put that folder back beside the "
+                "output folder; or leave resume_from_checkpoint out for a new run with a charge of "
+                "its own"
+            )
 
     def _run(self, dpsgd: DPSGD) -> TrainOutput:
         began, first = time.time(), dpsgd.steps_taken
