@@ -60,6 +60,14 @@ def test_a_file_that_changed_is_refused(path, model):
         features.build(SHAPE)
 
 
+@pytest.mark.parametrize("module", [nn.Identity(), nn.BatchNorm2d(1)])
+def test_the_file_of_a_run_will_do(path, model, module):
+    features = declared(path).build(SHAPE)
+    save_file(nn.Sequential(module, model).state_dict(), path)
+    images = torch.rand(3, *SHAPE)
+    assert torch.equal(declared(path).build(SHAPE)(images), features(images))
+
+
 def test_the_kept_part_alone_is_enough(path, model):
     save_file(model[:5].state_dict(), path)
     declared(path).build(SHAPE)

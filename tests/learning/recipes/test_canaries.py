@@ -6,12 +6,14 @@ import re
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from sfumato.audit import audit_scores
+from sfumato.core.gaussian_profile import gaussian_epsilon
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import SYSTEM, SeededCoins
 from sfumato.learning.dp_sgd import Automatic, Flat, PerLayer
-from sfumato.learning.recipes import Recipe
+from sfumato.learning.recipes import Recipe, train
 from sfumato.learning.recipes.canaries import Canaries, CanaryKind, CanaryScores, Planted
 from sfumato.learning.runs import RunFolder
 
@@ -36,16 +38,92 @@ def test_planted_canaries_survive_json(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_about_half_are_in_and_rows_are_spread(kind):
-    found = Planted.draw(Canaries(1000, kind), 3000, 5, SeededCoins(1))
+    found = Planted.draw(Canaries(1000, kind), 3000, 5, SeededCoins(1), population=3000)
     assert 400 < found.included.sum() < 600
     if kind is CanaryKind.GRADIENT:
         assert len(found.rows) == 0
         return
-    assert len(set(found.rows.tolist())) == 1000
+    assert len(set(found.rows.tolist())) == len(found.rows) == len(found.included)
+    assert 900 < len(found.rows) < 1100
     assert 1350 < found.rows.mean() < 1650
     wrong = kind is CanaryKind.MISLABELLED
     assert (found.shifts > 0).all() == wrong
     assert set(found.shifts.tolist()) == ({1, 2, 3, 4} if wrong else {0})
+
+
+def parts(kind, total, coins, population):
+    """What becomes of each row: its shift if it is trained on, else -1."""
+    found = Planted.draw(Canaries(2, kind), total, 3, coins, population=population)
+    labels = found.relabelled(torch.zeros(total, dtype=torch.int64), 3).numpy()
+    out = np.full(total, -1)
+    kept = found.kept(total)
+    out[kept] = labels[kept]
+    return out
+
+
+@pytest.mark.parametrize("population", [5, None])
+@pytest.mark.parametrize("kind", ["mislabelled", "natural"])
+def test_a_row_that_comes_changes_no_other_rows_part(kind, population):
+    """The joint law of all rows' parts is a product, the same whatever rows there are."""
+    share = 2 / 5 if population else 1 / 2
+    kept = {"mislabelled": [1 - share, share / 4, share / 4], "natural": [1 - share / 2, 0, 0]}
+    one = np.array([share / 2, *kept[kind]])
+    draws, coins = 4_000, SeededCoins(2)
+    for total in (3, 4):
+        seen = np.zeros((4,) * total)
+        for _ in range(draws):
+            seen[tuple(parts(kind, total, coins, population) + 1)] += 1
+        law = one
+        for _ in range(total - 1):
+            law = np.multiply.outer(law, one)
+        at = law * draws >= 5
+        assert seen[law == 0].sum() == 0
+        expected = np.append(law[at] * draws, max(draws * (1 - law[at].sum()), 1e-9))
+        counted = np.append(seen[at], draws - seen[at].sum())
+        if expected[-1] < 5:
+            expected[-2:], counted[-2:] = expected[-2:].sum() / 2, counted[-2:].sum() / 2
+        assert stats.chisquare(counted, expected * counted.sum() / expected.sum()).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("noise", [1.0, 4.0])
+def test_one_noisy_sum_with_canaries_costs_what_it_does_without(noise):
+    """The exact hockey-stick divergence, against the worst row that may come.
+
+    Rows there add C with their label and -C with another, the row that comes C with either. With
+    two places among three rows or four, drawn without replacement, delta came out 600 times too
+    large.
+    """
+    share, promise = 2 / 3, gaussian_epsilon(noise, 1e-5)
+    row = {1: 1 - share, 0: share / 2, -1: share / 2}
+    guest = {1: 1 - share / 2, 0: share / 2}
+
+    def density(counts):
+        law = {0: 1.0}
+        for one in counts:
+            grown = {}
+            for a, p in law.items():
+                for b, q in one.items():
+                    grown[a + b] = grown.get(a + b, 0) + p * q
+            law = grown
+        return sum(p * stats.norm.pdf(x, at, noise) for at, p in law.items())
+
+    x = np.linspace(-15 * noise - 4, 15 * noise + 4, 200_001)
+    there, without = density([row] * 3 + [guest]), density([row] * 3)
+    for p, q in ((there, without), (without, there)):
+        assert np.trapezoid(np.clip(p - np.exp(promise) * q, 0, None), x) <= 1e-5
+    seen = [parts("mislabelled", 4, SeededCoins(k), 3)[3] >= 0 for k in range(1000)]
+    assert np.mean(seen) == pytest.approx(1 - share / 2, abs=0.05)
+
+
+@pytest.mark.parametrize("kind", ["mislabelled", "natural"])
+@pytest.mark.parametrize("total", [0, 1, 9, 10, 11])
+def test_no_error_depends_on_how_many_rows_there_are(kind, total):
+    for population in (10, None):
+        found = Planted.draw(Canaries(10, kind), total, 2, SYSTEM, population=population)
+        assert len(found.rows) <= total
+        assert found.total(total) == total - int((~found.included).sum())
+        if population:  # each of them is one
+            assert len(found.rows) == total
 
 
 def test_canaries_that_are_out_are_not_trained_on():
@@ -92,7 +170,11 @@ def test_a_run_with_canaries(toy, tmp_path, kind):
     recipe = planted(toy, kind)
     trained = toy.train(recipe, out=tmp_path / "a")
     assert trained.canaries.kind is kind
-    assert trained.canaries.scores.shape == trained.canaries.included.shape == (20,)
+    assert trained.canaries.scores.shape == trained.canaries.included.shape
+    if kind == "gradient":
+        assert trained.canaries.scores.shape == (20,)
+    else:  # of 150 rows, each with probability 20 / 150
+        assert 5 < len(trained.canaries.scores) < 45
     assert np.isfinite(trained.canaries.scores).all()
     stored = CanaryScores.from_dict(
         json.loads((tmp_path / "a" / "curator" / "canaries.json").read_text())
@@ -141,6 +223,16 @@ def test_a_gradient_canary_pushes_by_the_clip_norm(toy, clip):
     expected = 4 * 0.5 * 0.5 / 150
     assert found.scores[found.included] == pytest.approx(expected, rel=0.03)
     assert np.abs(found.scores[~found.included]).max() < 0.03 * expected
+
+
+def test_a_table_of_which_nothing_is_left_is_trained_on_like_any_other(toy, tmp_path):
+    """One row, every row a canary: half of all runs have no row at all, and tell nobody."""
+    for seed in range(4):
+        data = toy.data(1)
+        recipe = planted(toy, "natural", 2, lot_size=1, steps=2)
+        out = tmp_path / str(seed)
+        trained = train(recipe, data, out=out, coins=SeededCoins(seed), public_size=2)
+        assert trained.canaries.scores.shape == (1,)
 
 
 def test_canaries_do_not_disturb_the_model(toy):
@@ -216,6 +308,8 @@ def test_mistakes(toy, tmp_path):
     with pytest.raises(ValueError, match="plant fewer"):
         toy.train(planted(toy, "natural", 1000), out=tmp_path / "a")
     assert not (tmp_path / "a").exists()
+    with pytest.raises(ValueError, match="included must be left out"):
+        toy.train(planted(toy, "natural"), included=np.ones(20, bool))
     with pytest.raises(ValueError, match="plant gradients, or train for add-remove"):
         toy.train(planted(toy, "natural", neighbours="zero-out"))
     owned = toy.with_owners(np.arange(137))

@@ -6,10 +6,12 @@ the noise that was asked for and the steps of the learning curve. Of what lies i
 (which is for the owner: losses of private rows) names are compared, and the number of points.
 """
 
+import itertools
 import json
 import logging
 from dataclasses import replace
 from datetime import UTC, datetime
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -31,7 +33,9 @@ def observe(toy, recipe, data, folder, capture):
     ledger = Ledger(folder / "ledger.db", clock=lambda: NOON)
     ledger.create("people", Budget(1e4, 1e-2), unit=recipe.unit)
     noise, out = toy.Noted(), folder / "run"
-    with caplog.at_level(logging.DEBUG):
+    numbers = itertools.count()  # for names and tokens, which are drawn for each run
+    named = mock.patch("secrets.token_hex", lambda size: f"{next(numbers):0{2 * size}x}")
+    with caplog.at_level(logging.DEBUG), named:
         trained = toy.train(
             recipe, data, out=out, noise=noise, ledger=ledger, dataset="people",
             observer=Shown(None),
@@ -84,7 +88,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_neighbours_differ_in_released_values_only(toy, tmp_path, capture, case, change):
     shape, options = CASES[case]
-    recipe, data = toy.recipe(**({"steps": 4} | options)), toy.data(shape=shape)
+    recipe, data = toy.recipe(**({"steps": 12} | options)), toy.data(shape=shape)
     neighbour = replace(data, train=change(data.train))
     one, first = observe(toy, recipe, data, tmp_path / "a", capture)
     two, second = observe(toy, recipe, neighbour, tmp_path / "b", capture)

@@ -44,7 +44,8 @@ class PublicNetwork(FeatureMap):
 
     Attributes:
         path: a safetensors file with the weights of the whole network or of the part that is kept,
-            named as in ``make_model(model, shape, ...).state_dict()``.
+            named as in ``make_model(model, shape, ...).state_dict()``; a run's
+            ``model.safetensors`` will do.
         model: the architecture, a name for :func:`~sfumato.learning.models.make_model`.
         source: one line that says where the weights come from.
         layers: how many of the last layers that have weights are cut off, with all that follows
@@ -78,8 +79,8 @@ class PublicNetwork(FeatureMap):
     def build(self, shape: tuple[int, ...]) -> nn.Module:
         """The network, its weights as buffers, always in eval mode."""
         kept, rest = self._cut(checked_shape(shape))
-        weights = public_weights(self.path, self.sha256)
         own = kept.state_dict()
+        weights = public_weights(self.path, self.sha256, [*own, *rest])
         check_weights(weights, own, set(rest), self.path)
         kept.load_state_dict({name: weights[name] for name in own})
         return _Frozen(kept)

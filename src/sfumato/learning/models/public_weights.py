@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -38,8 +38,17 @@ def checked_source(source: str) -> str:
     return said
 
 
-def public_weights(path: str, sha256: str | None) -> dict[str, Tensor]:
-    """The tensors of a safetensors file.
+def public_weights(path: str, sha256: str | None, names: Collection[str]) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, by the names of a model's weights.
+
+    The file of a run (``model.safetensors``) holds features as part 0 and the model as part 1, so
+    its names begin with these. If such names are all there are, and none is the model's, the
+    model's part is taken.
+
+    Args:
+        path: the file.
+        sha256: its digest.
+        names: of the model's weights.
 
     Raises:
         ValueError: if it is another file than the one with this digest, or none of that format.
@@ -51,7 +60,12 @@ def public_weights(path: str, sha256: str | None) -> dict[str, Tensor]:
             f"{_digest(content)}: restore the file, or declare the new one"
         )
     try:
-        return load(content)
+        weights = load(content)
+        own = [name for name in weights if name.startswith("1.")]
+        of_a_run = own and all(name.startswith(("0.", "1.")) for name in weights)
+        if of_a_run and not set(weights) & set(names):
+            return {name.removeprefix("1."): weights[name] for name in own}
+        return weights
     except SafetensorError as error:
         raise ValueError(f"path must be a safetensors file, got {path!r}: {error}") from None
 

@@ -10,14 +10,28 @@ gradient       white-box. A canary's gradient is one coordinate of an extra vect
                does not disturb the model. Its score is how far its parameter was pushed. "Out" is
                what the relation says: absent, without a gradient, or with the opposite one; then
                canaries take the places of rows, so that there are as many as before.
-mislabelled    black-box. Rows of the data with a wrong label; the score is minus the loss.
-natural        black-box. Rows of the data as they are; the score is minus the loss.
+mislabelled    black-box. Rows of the data with a wrong label; the score is minus the loss. Each row
+               is one by a coin of its own.
+natural        black-box. Rows of the data as they are, likewise; the score is minus the loss.
 =============  ===================================================================================
 
 Formal guarantees
-- Which rows are canaries, and which of them are in, depends on coins alone, and canaries are units
-  like others. So what training promises to every record holds with canaries as without.
-- The coins, and scores of rows of the data, are the curator's.
+- *Gradients*: which are in depends on coins alone. Under add/remove they are rows of their own,
+  beside those of the data. Where the number of rows is public they take the places of rows that are
+  drawn without looking at any. So what training promises to every record holds with canaries as
+  without.
+- *Rows of the data* (add/remove only): each row is a canary by a coin of its own, with the public
+  probability count / N, N the declared number of rows; a canary is in by a fair coin of its own,
+  and gets a wrong label by a third. So a row becomes nothing, itself, or itself with another label,
+  whatever other rows there are: a row that comes changes nobody else's part. Fix the coins of all
+  others; the rows trained on then differ by one row at most, and what training promises between
+  such tables holds for the mixture over coins (joint quasi-convexity of hockey-stick and Renyi
+  divergences). How many canaries there are is as private as the number of rows, and no error
+  depends on it. (A fixed number of places would not do: a row that comes may take another's, and up
+  to three rows change.)
+- An audit sees which rows are canaries first, and then guesses fair coins that nothing else
+  depends on: its theorem holds for each set of canaries, however many they are.
+- The coins, scores of rows of the data and their number are the curator's.
 
 References: Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run",
 arXiv:2305.08846, section 6 (Dirac canaries); Nasr et al., arXiv:2302.07956.
@@ -25,9 +39,11 @@ arXiv:2305.08846, section 6 (Dirac canaries); Nasr et al., arXiv:2302.07956.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from fractions import Fraction
 from typing import Any, final
 
 import numpy as np
@@ -39,6 +55,7 @@ from torch.nn import functional as F
 from sfumato.core import validation
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import Coins, fair_coins
+from sfumato.learning.dp_sgd.draws import bernoulli
 
 __all__ = ["Canaries", "CanaryKind", "CanaryScores", "Planted", "WithCanaries", "canary_losses"]
 
@@ -59,7 +76,8 @@ class Canaries:
     """How many, of which kind.
 
     Attributes:
-        count: about half of them will be in.
+        count: about half of them will be in. Of rows of the data, so many are expected where as
+            many rows are there as were declared.
         kind: see the module.
     """
 
@@ -142,31 +160,63 @@ class Planted:
         coins: Coins,
         included: NDArray[np.bool_] | None = None,
         neighbours: Neighbours = Neighbours.ADD_REMOVE,
+        population: int | None = None,
     ) -> Planted:
         """Tosses the coins, and picks some of ``total`` rows if they are needed; reads none.
 
+        Args:
+            canaries: how many, of which kind.
+            total: how many rows there are; private under add/remove.
+            classes: of labels.
+            coins: where all of this comes from.
+            included: which gradients are in, where an audit tosses the coins.
+            neighbours: what "out" means.
+            population: the declared number of rows. Without it nothing public says which share of
+                the rows ``count`` is, and every other row is a canary.
+
         Raises:
-            ValueError: if there are fewer rows than canaries.
+            ValueError: if there are fewer rows than canaries, as far as that is public.
         """
-        count, kind = canaries.count, canaries.kind
+        if canaries.kind is not CanaryKind.GRADIENT:
+            if neighbours is not Neighbours.ADD_REMOVE:
+                raise ValueError(
+                    "canaries that are rows are added or removed, which says nothing about "
+                    f"{neighbours.value}: plant gradients, or train for add-remove"
+                )
+            if included is not None:
+                raise ValueError(
+                    "included must be left out for canaries that are rows: which rows they are "
+                    "and which of them are in is tossed for each row by itself"
+                )
+            return cls._rows_by_coins(canaries, total, classes, coins, population)
+        count = canaries.count
         bits = fair_coins(count, coins) if included is None else np.asarray(included, bool)
         if bits.shape != (count,):
             validation.fail("included", f"{count} booleans", bits.shape)
         nothing = np.zeros(0, np.int64)
-        if kind is CanaryKind.GRADIENT and neighbours is Neighbours.ADD_REMOVE:
+        if neighbours is Neighbours.ADD_REMOVE:
             return cls(canaries, bits, nothing, nothing)
-        if kind is not CanaryKind.GRADIENT and neighbours is not Neighbours.ADD_REMOVE:
-            raise ValueError(
-                "canaries that are rows are added or removed, which says nothing about "
-                f"{neighbours.value}: plant gradients, or train for add-remove"
-            )
-        if count > total:  # by how many is the data's secret
+        if count > total:  # which is public here
             raise ValueError("canaries must be fewer than the rows to train on: plant fewer")
         rows = np.argsort(coins.words(total), kind="stable")[:count].astype(np.int64)
-        shifts = np.zeros(count, np.int64)
-        if kind is CanaryKind.MISLABELLED:
-            shifts += (coins.words(count) % np.uint64(classes - 1)).astype(np.int64) + 1
-        return cls(canaries, bits, rows, shifts, neighbours)
+        return cls(canaries, bits, rows, np.zeros(count, np.int64), neighbours)
+
+    @classmethod
+    def _rows_by_coins(
+        cls, canaries: Canaries, total: int, classes: int, coins: Coins, population: int | None
+    ) -> Planted:
+        """Each row by coins of its own: see the module."""
+        if population is not None and canaries.count > population:
+            raise ValueError(
+                f"canaries must be at most the declared number of rows, {population}, got "
+                f"{canaries.count}: plant fewer"
+            )
+        share = Fraction(1, 2) if population is None else Fraction(canaries.count, population)
+        rows = bernoulli(total, math.floor(share * 2**64), coins)
+        shifts = np.zeros(len(rows), np.int64)
+        if canaries.kind is CanaryKind.MISLABELLED:
+            shifts += (coins.words(total)[rows] % np.uint64(classes - 1)).astype(np.int64) + 1
+        return cls(canaries, fair_coins(max(total, 1), coins)[rows], rows, shifts)
 
     # --- rows -----------------------------------------------------------------------------------
 

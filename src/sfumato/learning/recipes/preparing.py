@@ -93,6 +93,8 @@ def check_sizes(recipe: Recipe, data: Dataset, public_size: int | None) -> int:
         validation.fail("classes", "two or more", data.classes)
     if recipe.augment is not None and (len(data.shape) != 3 or min(data.shape[:2]) < 2):
         validation.fail("augment", "left out where inputs are no images", recipe.augment)
+    if data.owners is not None and recipe.canaries is not None:
+        raise ValueError("canaries are records of their own: plant none where rows have owners")
     costs = recipe.features.event(recipe.neighbours, recipe.unit) is not None
     if data.owners is not None and costs:
         raise ValueError(

@@ -63,7 +63,8 @@ class Recipe:
         lot_size: the expected number of units in a lot.
         lots: how they are drawn: "poisson", "fixed-size", "shuffled", "streamed", or
             "cyclic-poisson" with a group for each band of the noise.
-        max_lot: cut larger Poisson lots to this; costs some of delta.
+        max_lot: cut larger Poisson lots to this, by coins; costs some of delta under zero-out and
+            replace-one, and counts as half the noise under add/remove.
         clip: how one unit's gradient is bounded.
         noise_schedule: how noise is spread over the run.
         correlation: how the noise of different steps is correlated.

@@ -38,7 +38,7 @@ class PublicStart:
 
     Attributes:
         path: a safetensors file with weights named as in the model's ``state_dict()``: all of
-            them, or all but the last layers'.
+            them, or all but the last layers'. A run's ``model.safetensors`` will do.
         source: one line that says where they come from; by default what the file says.
         sha256: of the file. By default of the file as it is now; a file that changes is refused.
     """
@@ -66,8 +66,8 @@ class PublicStart:
             ValueError: unless the file fits: each of its tensors is one of the model's, and what
                 it leaves out comes after what it holds.
         """
-        weights = public_weights(self.path, self.sha256)
         names = list(model.state_dict())
+        weights = public_weights(self.path, self.sha256, names)
         held = [name for name in names if name in weights]
         last = names.index(held[-1]) + 1 if held else 0
         own = {name: model.state_dict()[name] for name in names[:last]}
@@ -94,7 +94,8 @@ class PublicStart:
         """
         if head_rate == 1.0:
             return [{"params": [parameter for _, parameter in parameters], "lr": rate}]
-        held = set(public_weights(self.path, self.sha256))
+        parameters = list(parameters)
+        held = set(public_weights(self.path, self.sha256, [name for name, _ in parameters]))
         own = {True: list[nn.Parameter](), False: list[nn.Parameter]()}
         for name, parameter in parameters:
             own[name in held].append(parameter)

@@ -40,7 +40,13 @@ from sfumato.learning.dp_sgd.noise import NoiseSource
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.dp_sgd.trainer import DPSGD
 from sfumato.learning.recipes.augments import augment_by_name
-from sfumato.learning.recipes.canaries import CanaryScores, Planted, WithCanaries, canary_losses
+from sfumato.learning.recipes.canaries import (
+    CanaryKind,
+    CanaryScores,
+    Planted,
+    WithCanaries,
+    canary_losses,
+)
 from sfumato.learning.recipes.evaluating import Evaluation, minus_losses
 from sfumato.learning.recipes.inputs import input_shape, labels_of
 from sfumato.learning.recipes.loading import described, initial_model
@@ -92,6 +98,8 @@ class Trained:
         if self.canaries is not None:
             count = len(self.canaries.included)
             rows.append(("canaries", f"{count:,}; their coins and scores are the curator's"))
+            # How many rows of the data are canaries depends on how many there are.
+            private = private or self.canaries.kind is not CanaryKind.GRADIENT
         rows.append(("folder", "not kept" if self.folder is None else str(self.folder.path)))
         return facts_table(
             f"Trained: {described(record)}", rows, stamp=record.warning,
@@ -142,7 +150,8 @@ def train(
         request: what was asked for, kept in the curator's folder for whoever resumes.
         noise: where the steps' noise comes from: cryptographic coins by default.
         coins: where everything else that is drawn comes from; seeded in tests only.
-        included: which canaries are in, where an audit tosses the coins; by default tossed here.
+        included: which gradient canaries are in, where an audit tosses the coins; by default
+            tossed here.
 
     Raises:
         OutOfTime: if the minutes were over before the run was.
@@ -243,15 +252,14 @@ class _Run:
         canaries = self.recipe.canaries
         if canaries is None:
             return
-        if self.data.owners is not None:
-            raise ValueError("canaries are records of their own: plant none where rows have owners")
         if resumed and self.folder is not None and not self._killed_before_planting():
             self.planted = Planted.from_dict(self.folder.read_curator(_PLANTED))
         else:
             total, classes = len(self.data.train.labels), len(self.data.classes)
             self.planted = Planted.draw(
-                canaries, total, classes, self.coins, included, self.recipe.neighbours
-            )
+                canaries, total, classes, self.coins, included, self.recipe.neighbours,
+                self.plan.lots.population,
+            )  # fmt: skip
             if self.folder is not None:
                 self.folder.write_curator(_PLANTED, self.planted.to_dict())
         if self.planted.is_gradient:
