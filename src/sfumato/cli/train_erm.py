@@ -128,7 +128,8 @@ def erm(
     if dry_run:
         from sfumato.learning.erm.training import planned
 
-        _tell_plan(planned(recipe, loaded, columns), recipe, as_json)
+        cost = planned(recipe, loaded, columns, charged=ledger is not None)
+        _tell_plan(cost, recipe, as_json)
         return
     if out is None:
         raise ValueError("out must be given: a new folder for the run (--out runs/erm)")

@@ -56,10 +56,10 @@ def expected(estimator):
 
 @parametrize_with_checks(
     [
-        PrivateLogisticRegression(classes="from-labels", coins=SameCoins()),
-        PrivateLinearSVC(classes="from-labels", coins=SameCoins()),
-        PrivateLinearRegression(coins=SameCoins()),
-        PrivateRidge(coins=SameCoins()),
+        PrivateLogisticRegression(classes="from-labels", coins=SameCoins(), bounds=(0, 1)),
+        PrivateLinearSVC(classes="from-labels", coins=SameCoins(), bounds=(0, 1)),
+        PrivateLinearRegression(coins=SameCoins(), bounds=(0, 1), target_bounds=(0, 1)),
+        PrivateRidge(coins=SameCoins(), bounds=(0, 1), target_bounds=(0, 1)),
     ],
     expected_failed_checks=expected,
 )
@@ -72,7 +72,7 @@ def test_scikit_learns_own_checks(estimator, check):
 def test_two_classes(way, table):
     rows, labels = table
     model = PrivateLogisticRegression(
-        epsilon=5.0, classes=(0, 1), way=way, coins=SeededCoins(1)
+        epsilon=5.0, classes=(0, 1), way=way, coins=SeededCoins(1), bounds=(0, 1)
     ).fit(rows, labels)
     assert model.score(rows, labels) > 0.85
     assert model.predict_proba(rows).sum(axis=1) == pytest.approx(1)
@@ -86,7 +86,8 @@ def test_three_named_classes(kind):
     rng = np.random.default_rng(0)
     rows = rng.random((6000, 2))
     labels = np.array(["low", "middle", "high"])[(rows[:, 0] * 3).astype(int)]
-    model = kind(epsilon=8.0, classes=("low", "middle", "high"), coins=SeededCoins(1))
+    names = ("low", "middle", "high")
+    model = kind(epsilon=8.0, classes=names, bounds=(0, 1), coins=SeededCoins(1))
     assert model.fit(rows, labels).score(rows, labels) > 0.65
     assert model.coef_.shape == (3, 2)
     assert model.decision_function(rows).shape == (6000, 3)
@@ -98,7 +99,7 @@ def test_a_number_within_bounds(way):
     rows = rng.random((20_000, 2))
     wages = 10 + 30 * rows[:, 0] - 10 * rows[:, 1]
     model = PrivateLinearRegression(
-        epsilon=5.0, target_bounds=(0, 50), way=way, coins=SeededCoins(1)
+        epsilon=5.0, target_bounds=(0, 50), way=way, coins=SeededCoins(1), bounds=(0, 1)
     )
     assert model.fit(rows, wages).score(rows, wages) > (0.95 if way == "functional" else 0.5)
     assert model.predict(np.full((1, 2), 1e9)).max() <= 50
@@ -111,7 +112,9 @@ def test_ridge_is_scikit_learns_where_noise_is_small(alpha):
     rng = np.random.default_rng(0)
     rows = rng.random((20_000, 2))
     wages = 10 + 30 * rows[:, 0] - 10 * rows[:, 1]
-    model = PrivateRidge(epsilon=1e4, alpha=alpha, target_bounds=(0, 50), coins=SeededCoins(1))
+    model = PrivateRidge(
+        epsilon=1e4, alpha=alpha, target_bounds=(0, 50), coins=SeededCoins(1), bounds=(0, 1)
+    )
     found = model.fit(rows, wages).weights_[:, 0]
     scaled = np.column_stack([2 * rows - 1, np.ones(len(rows))]) / np.sqrt(3)
     known = Ridge(alpha=alpha, fit_intercept=False).fit(scaled, (wages - 25) / 25).coef_
@@ -121,14 +124,20 @@ def test_ridge_is_scikit_learns_where_noise_is_small(alpha):
 
 def test_ridge_needs_a_penalty(tmp_path):
     with pytest.raises(ValueError, match=r"alpha must be .* got 0"):
-        PrivateRidge(alpha=0.0).fit(np.zeros((4, 2)), np.zeros(4))
-    kept = PrivateRidge(alpha=3.0, coins=SeededCoins(1)).fit(np.zeros((4, 2)), np.zeros(4))
+        PrivateRidge(alpha=0.0, bounds=(0, 1), target_bounds=(0, 1)).fit(
+            np.zeros((4, 2)), np.zeros(4)
+        )
+    kept = PrivateRidge(alpha=3.0, coins=SeededCoins(1), bounds=(0, 1), target_bounds=(0, 1)).fit(
+        np.zeros((4, 2)), np.zeros(4)
+    )
     kept.save(tmp_path / "kept")
     assert np.array_equal(PrivateRidge.load(tmp_path / "kept").weights_, kept.weights_)
 
 
 def test_the_plan_is_known_before_any_row():
-    model = PrivateLogisticRegression(epsilon=0.7, delta=0.0, classes=(0, 1), way="output")
+    model = PrivateLogisticRegression(
+        epsilon=0.7, delta=0.0, classes=(0, 1), way="output", bounds=(0, 1)
+    )
     plan = model.plan(columns=5, records=1000)
     assert plan.guarantee.epsilon == pytest.approx(0.7)
     assert "sensitivity" in plan.facts
@@ -139,10 +148,12 @@ def test_the_plan_is_known_before_any_row():
 
 def test_the_record_is_public_and_says_who_drew():
     rows, labels = np.random.default_rng(0).random((50, 2)), np.arange(50) % 2
-    model = PrivateLogisticRegression(classes=(0, 1)).fit(rows, labels)
+    model = PrivateLogisticRegression(classes=(0, 1), bounds=(0, 1)).fit(rows, labels)
     assert model.record_.private
     assert Record.from_dict(json.loads(json.dumps(model.record_.to_dict()))) == model.record_
-    tried = PrivateLogisticRegression(classes=(0, 1), coins=SeededCoins(1)).fit(rows, labels)
+    tried = PrivateLogisticRegression(classes=(0, 1), coins=SeededCoins(1), bounds=(0, 1)).fit(
+        rows, labels
+    )
     assert not tried.record_.private
 
 
@@ -152,7 +163,11 @@ def test_neighbours_leave_the_same_record():
     for count in (0, 1, 49, 50, 51):
         rows, labels = np.full((count, 2), 0.3), np.ones(count)
         model = PrivateLogisticRegression(
-            classes=(0, 1), neighbours="add-remove", public_size=50, coins=SeededCoins(1)
+            classes=(0, 1),
+            neighbours="add-remove",
+            public_size=50,
+            coins=SeededCoins(1),
+            bounds=(0, 1),
         )
         said.add(json.dumps(model.fit(rows.reshape(-1, 2), labels).record_.to_dict()))
     assert len(said) == 1
@@ -164,11 +179,15 @@ def test_strange_cells_are_replaced_one_by_one():
     known = np.array([0, 1, 0, 1] * 5)
     tidy = np.array([[0.2, 0.5], [0.5, 0.5], [0.5, 1.0], [0.1, 0.2]] * 5)
     made = [
-        PrivateLogisticRegression(classes=(0, 1), coins=SeededCoins(1)).fit(x, y).weights_
+        PrivateLogisticRegression(classes=(0, 1), coins=SeededCoins(1), bounds=(0, 1))
+        .fit(x, y)
+        .weights_
         for x, y in ((rows, strange), (tidy, known))
     ]
     assert (made[0] == made[1]).all()
-    numbers = PrivateLinearRegression(coins=SeededCoins(1)).fit(rows, [np.nan, 0.1, 9, -1] * 5)
+    numbers = PrivateLinearRegression(
+        coins=SeededCoins(1), bounds=(0, 1), target_bounds=(0, 1)
+    ).fit(rows, [np.nan, 0.1, 9, -1] * 5)
     assert np.isfinite(numbers.weights_).all()
 
 
@@ -189,7 +208,8 @@ TABLES = [list, lambda rows: np.array(rows, dtype=object), frame]
 
 
 def small(**changes):
-    return PrivateLogisticRegression(classes=(0, 1), coins=SeededCoins(1), **changes)
+    usual = {"classes": (0, 1), "coins": SeededCoins(1), "bounds": (0, 1)}
+    return PrivateLogisticRegression(**usual | changes)
 
 
 @pytest.mark.parametrize("bad", NO_NUMBERS, ids=lambda bad: type(bad).__name__)
@@ -204,9 +224,11 @@ def test_one_bad_cell_changes_its_own_row_alone(bad, kind):
     tidy = small().fit(np.array(rows, dtype=float), np.array([0, 1, 1, 0]))
     for told in ([0, 1, 1, bad], pd.Series([0, 1, 1, bad], dtype=object)):
         assert (small().fit(rows, told).weights_ == tidy.weights_).all()
-    numbers = PrivateLinearRegression(coins=SeededCoins(1))
+    numbers = PrivateLinearRegression(coins=SeededCoins(1), bounds=(0, 1), target_bounds=(0, 1))
     expected = numbers.fit(rows, np.array([0.2, 1, 1, 0.5])).weights_
-    told = PrivateLinearRegression(coins=SeededCoins(1)).fit(rows, [0.2, True, 1, bad])
+    told = PrivateLinearRegression(coins=SeededCoins(1), bounds=(0, 1), target_bounds=(0, 1)).fit(
+        rows, [0.2, True, 1, bad]
+    )
     assert (told.weights_ == expected).all()
 
 
@@ -217,6 +239,28 @@ def test_what_others_made_of_a_bad_cell_changes_no_other_row():
     texts = np.array([[0.1, 0.2], [0.9, 0.5], [0.3, "?"]])
     assert (small().fit(texts, np.array([0, 1, "?"])).weights_ == expected).all()
     assert (small().fit(pd.DataFrame(texts), ["0", "1", "?"]).weights_ == expected).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "missing"),
+    [
+        (PrivateLogisticRegression(classes=(0, 1)), "bounds"),
+        (PrivateLinearSVC(classes=(0, 1)), "bounds"),
+        (PrivateLinearRegression(target_bounds=(0, 1)), "bounds"),
+        (PrivateRidge(target_bounds=(0, 1)), "bounds"),
+        (PrivateLinearRegression(bounds=(0, 1)), "target_bounds"),
+        (PrivateRidge(bounds=(0, 1)), "target_bounds"),
+    ],
+)
+def test_nothing_is_clipped_by_bounds_that_nobody_declared(tmp_path, model, missing):
+    """Ages between 0 and 1 make a model of nothing, and the budget would be gone."""
+    book = Ledger(tmp_path / "l.db")
+    book.create("people", Budget(9.0, 1e-4), unit="record", neighbours="replace-one")
+    model.set_params(ledger=tmp_path / "l.db", dataset="people")
+    with pytest.raises(ValueError, match=f"^{missing} must be declared") as error:
+        model.fit([[44.0, 1.0], [71.0, 0.0]] * 10, [0, 1] * 10)
+    assert "71" not in str(error.value)
+    assert len(book.history("people")) == 1  # nothing was spent
 
 
 def test_rows_of_other_lengths():
@@ -276,7 +320,7 @@ def test_a_plan_is_for_classes_as_they_are_now():
     ],
 )
 def test_bad_parameters_are_named(changes, words):
-    model = PrivateLogisticRegression(classes=(0, 1)).set_params(**changes)
+    model = PrivateLogisticRegression(classes=(0, 1), bounds=(0, 1)).set_params(**changes)
     with pytest.raises(ValueError, match=words):
         model.fit(np.zeros((4, 2)), np.zeros(4))
 
@@ -284,12 +328,20 @@ def test_bad_parameters_are_named(changes, words):
 def test_targets_of_no_width():
     for bounds in ((0, 5e-324), (0, 1e-200), (1, 1), (-1e308, 1e308)):
         with pytest.raises(ValueError, match="target_bounds"):
-            PrivateLinearRegression(target_bounds=bounds).fit(np.zeros((4, 2)), np.zeros(4))
+            PrivateLinearRegression(target_bounds=bounds, bounds=(0, 1)).fit(
+                np.zeros((4, 2)), np.zeros(4)
+            )
 
 
 def test_a_clone_has_every_parameter():
     model = PrivateLinearSVC(
-        epsilon=3.0, width=0.2, classes=("a", "b"), ledger="x.db", dataset="d", public_size=7
+        epsilon=3.0,
+        width=0.2,
+        classes=("a", "b"),
+        ledger="x.db",
+        dataset="d",
+        public_size=7,
+        bounds=(0, 1),
     )
     assert clone(model).get_params() == model.get_params()
 
@@ -298,8 +350,8 @@ def test_saved_and_loaded_without_pickle(tmp_path, table):
     rows, labels = table
     for model in (
         PrivateLogisticRegression(classes=(0, 1), bounds=([0, 0, 0], np.ones(3))),
-        PrivateLinearSVC(classes=(0, 1)),
-        PrivateLinearRegression(),
+        PrivateLinearSVC(classes=(0, 1), bounds=(0, 1)),
+        PrivateLinearRegression(bounds=(0, 1), target_bounds=(0, 1)),
     ):
         model.fit(rows, labels).save(tmp_path / type(model).__name__)
         again = type(model).load(tmp_path / type(model).__name__)
@@ -311,13 +363,13 @@ def test_saved_and_loaded_without_pickle(tmp_path, table):
     with pytest.raises(ValueError, match="new or empty"):
         model.save(tmp_path / "PrivateLinearSVC")
     with pytest.raises(ValueError, match="must be fitted"):
-        PrivateLinearSVC().save(tmp_path / "none")
+        PrivateLinearSVC(bounds=(0, 1)).save(tmp_path / "none")
     with pytest.raises(ValueError, match="must hold an estimator"):
         PrivateLinearSVC.load(tmp_path)
 
 
 def test_a_file_with_code_in_it_is_not_run(tmp_path, table):
-    PrivateLinearRegression().fit(*table).save(tmp_path / "a")
+    PrivateLinearRegression(bounds=(0, 1), target_bounds=(0, 1)).fit(*table).save(tmp_path / "a")
 
     class Harmful:
         def __reduce__(self):
@@ -349,6 +401,7 @@ def test_a_fit_is_charged_before_it_reads(ledger, tmp_path, table, way, delta):
         classes=(0, 1),
         ledger=tmp_path / "l.db",
         dataset="people",
+        bounds=(0, 1),
     )
     model.fit(*table)
     left = ledger.status("people").left
@@ -364,7 +417,12 @@ def test_a_fit_is_charged_before_it_reads(ledger, tmp_path, table, way, delta):
 
 def test_a_budget_of_others_is_refused(ledger, tmp_path, table):
     model = PrivateLogisticRegression(
-        epsilon=0.1, classes=(0, 1), ledger=tmp_path / "l.db", dataset="people", unit="household"
+        epsilon=0.1,
+        classes=(0, 1),
+        ledger=tmp_path / "l.db",
+        dataset="people",
+        unit="household",
+        bounds=(0, 1),
     )
     with pytest.raises(LedgerError, match="protects one record"):
         model.fit(*table)
@@ -372,13 +430,13 @@ def test_a_budget_of_others_is_refused(ledger, tmp_path, table):
 
 def test_classes_are_not_read_off_labels_with_a_ledger(ledger, tmp_path, table):
     model = PrivateLogisticRegression(
-        classes="from-labels", ledger=tmp_path / "l.db", dataset="people"
+        classes="from-labels", ledger=tmp_path / "l.db", dataset="people", bounds=(0, 1)
     )
     with pytest.raises(ValueError, match="declared with a ledger"):
         model.fit(*table)
     assert ledger.status("people").left == 1.0
     assert not hasattr(model, "classes_")
-    free = PrivateLogisticRegression(classes="from-labels").fit(*table)
+    free = PrivateLogisticRegression(classes="from-labels", bounds=(0, 1)).fit(*table)
     assert "read off the labels" in free.record_.facts["classes_are"]
     for told in ([0, pd.NA, 1, 0], [0, "secret", None, {}], [0, 1, [2, 3], 1]):
         with pytest.raises(ValueError, match="of no one kind") as error:

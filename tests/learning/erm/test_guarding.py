@@ -46,7 +46,7 @@ GRID = {"regularisation": [0.001, 0.1]}
 
 
 def model(**changes):
-    return PrivateLogisticRegression(classes=(0, 1), **changes)
+    return PrivateLogisticRegression(**{"classes": (0, 1), "bounds": (0, 1)} | changes)
 
 
 @pytest.fixture
@@ -274,7 +274,9 @@ def test_wrappers_of_many_targets_are_refused(table, payer):
         with pytest.raises(PermissionError, match=r"sklearn\.multioutput must not fit"):
             wrapper(model(**payer)).fit(rows, both)
     with pytest.raises(PermissionError, match=r"sklearn\.compose must not fit"):
-        TransformedTargetRegressor(PrivateLinearRegression(**payer)).fit(rows, labels)
+        TransformedTargetRegressor(
+            PrivateLinearRegression(bounds=(0, 1), target_bounds=(0, 1), **payer)
+        ).fit(rows, labels)
     assert not entries(payer)
 
 

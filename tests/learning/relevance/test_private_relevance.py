@@ -142,7 +142,7 @@ def test_the_noise_does_not_depend_on_the_rows():
 def test_shares_add_up_to_the_number_of_inputs(relevance, floor):
     shares = feature_shares(relevance, floor)
     assert shares.sum() == pytest.approx(len(relevance))
-    assert shares.min() >= floor / (1 + floor) * (1 - 1e-12)
+    assert shares.min() >= floor * (1 - 1e-12)
 
 
 def test_shares_by_hand():

@@ -35,7 +35,8 @@ class PrivateLinear(BaseEstimator, ABC):
     Args:
         epsilon, delta: of one fit; a delta of 0 asks for a pure guarantee.
         way: how: see :func:`~sfumato.learning.erm.ways.way_names`.
-        bounds: (lower, upper) of every column, declared; numbers, or a list each.
+        bounds: (lower, upper) of every column, declared; numbers, or a list each. What is outside
+            is moved to the end. A fit without them is refused.
         norm: rows of this length, once columns are between -1 and 1, get length 1; longer ones are
             shortened.
         regularisation: lambda, chosen without looking at the rows; by default a function of public
@@ -62,7 +63,7 @@ class PrivateLinear(BaseEstimator, ABC):
         epsilon: float = 1.0,
         delta: float = 1e-5,
         way: str = "objective",
-        bounds: Any = (0.0, 1.0),
+        bounds: Any = None,
         norm: float | None = None,
         regularisation: float | None = None,
         fit_intercept: bool = True,
@@ -112,6 +113,12 @@ class PrivateLinear(BaseEstimator, ABC):
 
     def scaling(self, columns: int) -> RowScaling:
         """What is done to each row of so many columns."""
+        if self.bounds is None:  # a usual range would clip what is outside of it, unnoticed
+            raise ValueError(
+                "bounds must be declared: (lower, upper) of the columns of X, numbers or a list "
+                "each, such as bounds=(0, 1) for columns that were scaled to it. They are never "
+                "taken from the rows, which would tell of them"
+            )
         norm = self._usual_norm(columns) if self.norm is None else self.norm
         return RowScaling.declared(self.bounds, columns, norm, self.fit_intercept)
 

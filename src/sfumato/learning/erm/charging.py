@@ -70,9 +70,13 @@ class Charge:
                 "blank row is not an absent one here: it counts as a row at the declared defaults. "
                 "Open the budget with neighbours='replace-one', and fit with the same"
             )
-        who = {"analyst": self.analyst, "label": self.label}
-        plan = book.declare(self.dataset, [event], delta=delta, **who) if delta else None
-        self._spending = book.spend(self.dataset, event, request=request, plan=plan, **who)
+        analyst, label = self.analyst, self.label
+        plan = None
+        if delta:
+            plan = book.declare(self.dataset, [event], delta=delta, analyst=analyst, label=label)
+        self._spending = book.spend(
+            self.dataset, event, analyst=analyst, label=label, request=request, plan=plan
+        )
 
     def finish(self, record: dict[str, Any]) -> None:
         """Writes the public record beside the charge, before it is shown."""

@@ -138,7 +138,9 @@ class PrivateLogisticRegression(_PrivateClassifier):
     >>> from sfumato.core.randomness import SeededCoins
     >>> rows = np.random.default_rng(0).random((5000, 3))
     >>> labels = (rows.sum(axis=1) > 1.5).astype(int)
-    >>> model = PrivateLogisticRegression(epsilon=1.0, classes=(0, 1), coins=SeededCoins(1))
+    >>> model = PrivateLogisticRegression(
+    ...     epsilon=1.0, classes=(0, 1), bounds=(0, 1), coins=SeededCoins(1)
+    ... )
     >>> model.fit(rows, labels).guarantee_
     Guarantee: epsilon 1, delta 1e-05, replace one record
     >>> bool(model.score(rows, labels) > 0.95)  # for the curator: these rows are private
@@ -162,7 +164,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         epsilon: float = 1.0,
         delta: float = 1e-5,
         way: str = "objective",
-        bounds: Any = (0.0, 1.0),
+        bounds: Any = None,
         norm: float | None = None,
         regularisation: float | None = None,
         fit_intercept: bool = True,
@@ -235,7 +237,7 @@ class PrivateLinearSVC(_PrivateClassifier):
         epsilon: float = 1.0,
         delta: float = 1e-5,
         way: str = "objective",
-        bounds: Any = (0.0, 1.0),
+        bounds: Any = None,
         norm: float | None = None,
         regularisation: float | None = None,
         fit_intercept: bool = True,

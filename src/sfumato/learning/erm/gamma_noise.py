@@ -22,7 +22,7 @@ from sfumato.core.events import EpsilonDeltaEvent
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.rounding import at_least_ratio
-from sfumato.core.sensitivity import Norm, Sensitivity
+from sfumato.core.sensitivity import Norm, Sensitivity, required
 from sfumato.mechanisms.additive import as_floats
 from sfumato.mechanisms.sampling import grid_for
 
@@ -62,14 +62,14 @@ class EuclideanLaplace:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", validation.positive("scale", self.scale))
-        self.sensitivity.require(Norm.L2)
+        required(self.sensitivity, Norm.L2)
         grid_for(self.scale)  # within range
 
     @classmethod
     def calibrate(cls, sensitivity: Sensitivity, *, epsilon: float) -> EuclideanLaplace:
         """The least noise that is ``epsilon``-DP: b = Delta_2 / epsilon, never rounded down."""
         epsilon = validation.positive("epsilon", epsilon)
-        return cls(at_least_ratio(sensitivity.require(Norm.L2), epsilon), sensitivity)
+        return cls(at_least_ratio(required(sensitivity, Norm.L2), epsilon), sensitivity)
 
     @property
     def epsilon(self) -> float:

@@ -27,7 +27,9 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinear):
     >>> from sfumato.core.randomness import SeededCoins
     >>> rows = np.random.default_rng(0).random((5000, 2))
     >>> wages = 20 * rows[:, 0] + 5
-    >>> model = PrivateLinearRegression(epsilon=1.0, target_bounds=(0, 30), coins=SeededCoins(1))
+    >>> model = PrivateLinearRegression(
+    ...     epsilon=1.0, bounds=(0, 1), target_bounds=(0, 30), coins=SeededCoins(1)
+    ... )
     >>> model.fit(rows, wages).predict([[0.5, 0.5]]).round().tolist()
     [15.0]
 
@@ -46,12 +48,12 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinear):
     def __init__(
         self,
         *,
-        target_bounds: tuple[float, float] = (0.0, 1.0),
+        target_bounds: tuple[float, float] | None = None,
         threshold: float = 1.0,
         epsilon: float = 1.0,
         delta: float = 1e-5,
         way: str = "functional",
-        bounds: Any = (0.0, 1.0),
+        bounds: Any = None,
         norm: float | None = None,
         regularisation: float | None = None,
         fit_intercept: bool = True,
@@ -81,6 +83,11 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinear):
         return math.sqrt(columns + bool(self.fit_intercept))
 
     def _ends(self) -> tuple[float, float]:
+        if self.target_bounds is None:
+            raise ValueError(
+                "target_bounds must be declared: (lower, upper) of y, such as (0, 1). They are "
+                "never taken from y, which would tell of it"
+            )
         try:
             low, high = self.target_bounds
         except (TypeError, ValueError):
@@ -114,7 +121,9 @@ class PrivateRidge(PrivateLinearRegression):
 
     >>> from sfumato.core.randomness import SeededCoins
     >>> rows = np.random.default_rng(0).random((5000, 2))
-    >>> ridge = PrivateRidge(alpha=10.0, target_bounds=(0, 30), coins=SeededCoins(1))
+    >>> ridge = PrivateRidge(
+    ...     alpha=10.0, bounds=(0, 1), target_bounds=(0, 30), coins=SeededCoins(1)
+    ... )
     >>> ridge.fit(rows, 20 * rows[:, 0] + 5).predict([[0.5, 0.5]]).round().tolist()
     [15.0]
 
@@ -134,12 +143,12 @@ class PrivateRidge(PrivateLinearRegression):
         self,
         *,
         alpha: float = 1.0,
-        target_bounds: tuple[float, float] = (0.0, 1.0),
+        target_bounds: tuple[float, float] | None = None,
         threshold: float = 1.0,
         epsilon: float = 1.0,
         delta: float = 1e-5,
         way: str = "functional",
-        bounds: Any = (0.0, 1.0),
+        bounds: Any = None,
         norm: float | None = None,
         fit_intercept: bool = True,
         neighbours: str = "replace-one",

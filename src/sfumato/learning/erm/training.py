@@ -81,8 +81,18 @@ class ErmTrained:
     errors: NumberErrors | None = None
 
 
-def planned(recipe: ErmRecipe, data: Dataset, declared: Features | None = None) -> Way:
-    """What a run would be, from public facts alone."""
+def planned(
+    recipe: ErmRecipe, data: Dataset, declared: Features | None = None, *, charged: bool = False
+) -> Way:
+    """What a run would be, from public facts alone; whatever the run refuses is refused here.
+
+    Args:
+        recipe: how.
+        data: on what.
+        declared: the columns of a table of one's own.
+        charged: whether a ledger is to pay for it.
+    """
+    _check(recipe, data, charged)
     _check_model(recipe, data)
     shape = recipe.features.out_shape(input_shape(data.shape))
     return _estimator(recipe, data, declared).plan(int(np.prod(shape)), _size(recipe, data))
@@ -121,8 +131,7 @@ def train_erm(
         ValueError: for parameters that cannot be, before any row is read.
         BudgetExceeded: if the ledger does not pay for it.
     """
-    _check(recipe, data, ledger is not None)
-    planned(recipe, data, declared)
+    planned(recipe, data, declared, charged=ledger is not None)
     folder = RunFolder(out)
     folder.begin({"erm": recipe.to_dict()} | dict(request or {}))
     made = _estimator(recipe, data, declared)

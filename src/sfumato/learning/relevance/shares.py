@@ -1,7 +1,7 @@
 """From noisy relevance to each input's share of a budget: post-processing, free.
 
     >>> feature_shares([3.0, -1.0, 0.0, 0.0], floor=0.5).round(4).tolist()
-    [2.4, 0.8, 0.4, 0.4]
+    [2.25, 0.75, 0.5, 0.5]
 
 Reference: Phan et al., arXiv:1709.05750, equation 12, without a floor.
 """
@@ -17,15 +17,15 @@ __all__ = ["feature_shares"]
 
 
 def feature_shares(relevance: ArrayLike, floor: float = 0.1) -> NDArray[np.float64]:
-    """beta_j = d |R_j| / sum |R|, raised to ``floor``, then scaled so that they add up to d.
+    """beta_j = max(floor, s |R_j|), with the one s for which they add up to d.
 
-    Raised *before* it is scaled: raised afterwards, shares would add up to more than d, and inputs
-    with noise by these shares would cost more than they were said to.
+    Without a floor s is d / sum |R|. Shares that were raised and not scaled again would add up to
+    more than d, and inputs with noise by these shares would cost more than they were said to.
 
     Args:
         relevance: released, of d inputs in any shape. What is not finite counts as 0; if all are
             0, all shares are 1.
-        floor: at least 0 and below 1. The least share is at least floor / (1 + floor).
+        floor: no share is less. At least 0 and below 1.
 
     Returns:
         As ``relevance``; above 0 unless the floor is 0, and adding up to d.
@@ -39,5 +39,11 @@ def feature_shares(relevance: ArrayLike, floor: float = 0.1) -> NDArray[np.float
     if largest == 0:
         return np.ones_like(values)
     sizes = sizes / largest  # so that no sum overflows
-    raised = np.maximum(sizes * (values.size / sizes.sum()), least)
-    return raised * (values.size / raised.sum())
+    count = values.size
+    # With the k smallest at the floor, the others share what is left in proportion. Raising one
+    # more leaves less for the others, so the right k is the first at which all others are above.
+    ordered = np.sort(sizes, axis=None)
+    left = count - least * np.arange(count)
+    scales = left / np.cumsum(ordered[::-1])[::-1]
+    scale = scales[int(np.argmax(scales * ordered >= least))]
+    return np.maximum(sizes * scale, least)

@@ -80,7 +80,7 @@ class PublicSource:
         return KnownModel.public(made.eval(), self.provenance)
 
     def _load(self, model: nn.Module) -> None:
-        weights = public_weights(self.path, self.sha256)
+        weights = public_weights(self.path, self.sha256, list(model.state_dict()))
         check_weights(weights, model.state_dict(), set(), self.path)
         model.load_state_dict(weights)
 
