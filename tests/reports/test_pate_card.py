@@ -160,6 +160,10 @@ def test_the_published_cost_with_its_confidence_and_whose_it_is(record):
     assert "## What it cost for these data" in text
     assert "with a confidence of 99.9 %" in text
     assert "the cost of telling this number included" in text
+    assert "a reading of this run" not in text
+    checked = made["facts"]["data_dependent"] | {"checked": True}
+    read = {**made, "facts": made["facts"] | {"data_dependent": checked}}
+    assert "a reading of this run" in to_markdown(card_of(read))
     cost = made["facts"]["data_dependent"]["epsilon"]
     (section,) = [
         section

@@ -164,14 +164,7 @@ def pate(
     found = declaration_at(declared)
     known = None if like is None else read_pate_like(like, said)
     said = _with_defaults(said) if known is None else said
-    if dry_run:
-        from sfumato.learning.pate.recipe import checked_teachers
-
-        plan = _plan(said, _unit(found, unit)) if known is None else known.recipe.plan
-        number = checked_teachers(said["teachers"]) if known is None else known.recipe.teachers
-        _tell_plan(plan, number, as_json)
-        return
-    if out is None:
+    if out is None and not dry_run:
         raise ValueError("out must be given: a new folder for the run (--out runs/pate)")
     rows = rows if known is None else known.rows
     with working("reading the data"):
@@ -179,6 +172,13 @@ def pate(
     if known is not None:
         known.check(loaded, found)
     recipe = _recipe(loaded, found, said) if known is None else known.recipe
+    if dry_run:
+        from sfumato.learning.pate.training import check_data
+
+        check_data(recipe, loaded, charged=ledger is not None)  # as the run does
+        _tell_plan(recipe.plan, recipe.teachers, as_json)
+        return
+    assert out is not None
     declaration = None if found is None else found.to_dict()
     files = {name: said[name] for name in ("unlabelled", "teacher_labels", "teacher_votes")}
     source = {"data": data, "declared": declaration, "test": test, "rows": rows}
@@ -359,7 +359,7 @@ def _tell(trained: PateTrained, seconds: float, as_json: bool) -> None:
     if "data_dependent" in facts:
         told = facts["data_dependent"]
         words = f"epsilon {told['epsilon']:.4g}, {told['confidence']:.1%} sure, published"
-        rows.append(("for these data", words))
+        rows.append(("for these data" + (", this run" if told["checked"] else ""), words))
     if facts["stopped_by_the_ledger"]:
         rows.append(("ledger", "refused further questions: the student learnt from fewer"))
     print_finished(record, folder, *accuracy_of(trained.accuracy, folder), seconds, rows)

@@ -114,6 +114,11 @@ def published_cost(sources: Sources) -> list[Block]:
         "The number has noise of its own, which is part of the guarantee above. It speaks of these "
         "data and of no others, and no budget is charged by it: the guarantee is what is promised."
     )
+    if not sources.has(f"{_COST}/checked") or sources.raw(f"{_COST}/checked") is not False:
+        note += (
+            " Checks decided which questions were answered, so it is a reading of this run: on the "
+            "same data another run may answer other questions, and more of them."
+        )
     return [Paragraph(text), Paragraph(note, "note")]
 
 

@@ -11,7 +11,8 @@ assumed and not for the real ones:
     >>> chosen.order
     20.0
 
-The published number speaks of these data only. What holds for all data is the plan's guarantee.
+The published number speaks of these data only, and of this run where checks decide what is answered
+(:mod:`~sfumato.learning.pate.privacy.smooth`). What holds for all data is the plan's guarantee.
 """
 
 from __future__ import annotations

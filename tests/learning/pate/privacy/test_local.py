@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.learning.pate.privacy.confident import check_rdp
-from sfumato.learning.pate.privacy.gaussian import gaussian_rdp
+from sfumato.learning.pate.privacy.gaussian import gaussian_bound, gaussian_rdp
 from sfumato.learning.pate.privacy.local import Answers, Checks, _taken, check_conditions, drops
 
 VOTES = st.lists(st.integers(0, 12), min_size=2, max_size=4).filter(lambda v: 0 < sum(v) <= 14)
@@ -40,6 +40,23 @@ def test_known_local_sensitivities() -> None:
     edge = leads[np.argmax(math.log(2) + log_beaten(2 * leads, 0.5) <= -9)]
     assert 1.5 / 0.5**2 - curve.cost(np.array([edge + 1]))[0] == pytest.approx(5.9998, abs=5e-5)
     assert found[3] == pytest.approx(3.3959, abs=5e-5)
+
+
+def test_the_cost_falls_with_the_lead() -> None:
+    """The steps of the proof that rest on numbers, and the cost itself near its conditions."""
+    mu = 1 + np.geomspace(1e-9, 1.55, 100_001)
+    least = np.log((mu + 1) / (mu - 1)) / (2 * mu - 1)  # of 1 / sigma^2, by the theorem's condition
+    assert (np.exp((2 * mu + 1) * least) * -np.expm1(-((mu - 1) ** 2) * least)).min() > 1.3
+    mu = np.geomspace(2.55, 1e6, 100_001)
+    q = np.exp(-2 * mu / (2 * mu - 1))
+    assert (q + np.exp(-2 * (mu - 1) ** 2 / (mu * (2 * mu - 1)))).max() < 1
+    rng = np.random.default_rng(1)
+    for sigma, order in zip(
+        np.exp(rng.uniform(-2, 5, 200)), 1 + np.exp(rng.uniform(-3, 5, 200)), strict=True
+    ):
+        mu = np.geomspace(1 + 1e-6, 50 * max(1, order, sigma), 20_001)
+        cost = gaussian_bound(-((mu / sigma) ** 2), sigma, [order])[:, 0]
+        assert (np.diff(cost) <= 1e-12 * cost[:-1] + 1e-300).all(), (sigma, order)
 
 
 def test_known_conditions() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import math
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import special
 
 from sfumato.accounting import account
+from sfumato.accounting.rdp import epsilon_from_rdp
 from sfumato.core.randomness import SeededCoins
 from sfumato.learning.pate.privacy.local import Answers, Checks
 from sfumato.learning.pate.privacy.smooth import (
@@ -104,6 +106,51 @@ def test_published_number_has_the_stated_law_and_is_an_upper_bound() -> None:
     assert noise.mean() == pytest.approx(special.ndtri(0.999), abs=0.1)
     assert noise.std() == pytest.approx(1, abs=0.06)
     assert (draws >= true).mean() > 0.995
+
+
+def confident_law(votes, threshold: float, sigma_check: float, sigma: float):
+    """The exact law of one question with two classes: not answered, the first, the second."""
+    passes = special.ndtr((max(votes) - threshold) / sigma_check)
+    first = special.ndtr((votes[0] - votes[1]) / (sigma * math.sqrt(2)))
+    return np.array([1 - passes, passes * first, passes * (1 - first)])
+
+
+@pytest.mark.parametrize(
+    ("votes", "threshold", "sigma_check", "sigma"),
+    [((8, 7), 8.0, 200.0, 1.5), ((13, 2), 11.0, 3.0, 2.0), ((9, 6), 14.0, 2.0, 1.0)],
+)
+def test_a_reading_of_a_run_with_checks_holds_as_stated_and_as_no_more(
+    votes, threshold, sigma_check, sigma
+) -> None:
+    """Two questions on the same votes, by exact laws: the sum of what came about, run by run."""
+    order = 3.0
+    checks = Checks([float(max(votes))], threshold, sigma_check).cost(order)
+    answer = Answers([votes], sigma).cost(order)
+    reading = np.add.outer(*[np.array([checks, checks + answer, checks + answer])] * 2)
+    worst = 0.0
+    for moved in ((votes[0] - 1, votes[1] + 1), (votes[0] + 1, votes[1] - 1)):
+        p, q = (np.multiply.outer(*[confident_law(v, threshold, sigma_check, sigma)] * 2)
+                for v in (votes, moved))  # fmt: skip
+        assert (p**order * q ** (1 - order) * np.exp(-(order - 1) * reading)).sum() <= 1 + 1e-12
+        for level, r in itertools.product((1e-3, 0.1, 0.3), np.unique(reading)):
+            epsilon = epsilon_from_rdp((order,), np.array([r]), level)
+            assert np.maximum(p - math.exp(epsilon) * q, 0)[reading <= r].sum() <= level
+        divergence = math.log((p**order * q ** (1 - order)).sum()) / (order - 1)
+        worst = max(worst, divergence)
+    if threshold == max(votes):  # the mechanism's RDP is more than a run without answers reads
+        assert worst > 100 * reading[0, 0]
+
+
+def test_what_a_published_number_is_said_to_be_follows_from_its_parts() -> None:
+    release = Sanitiser(4, 0.1, 6)
+    answers, checks = Answers([[22, 2, 1]], 4), Checks([22, 24, 9], 20, 5)
+    for parts, checked in (([answers], False), ([checks], True), ([checks, answers], True)):
+        found = release.publish(parts, 25, SeededCoins(1))
+        assert found.checked is checked
+        meaning = found.to_dict()["meaning"]
+        assert ("not the RDP of the mechanism" in meaning) is checked
+        assert ("at least the RDP at order 4 of answers to these" in meaning) is not checked
+    assert PublishedCost(4.0, 1.0, 0.999, 0.1).checked  # what older records do not say
 
 
 def test_published_record_and_event() -> None:

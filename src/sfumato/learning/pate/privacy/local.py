@@ -13,9 +13,23 @@ and call t the *lead*. Three facts make the rest simple.
    its terms and h(p) = Phi(Phi^-1(p) + sqrt 2 / sigma). That h is concave, so the sum is largest
    for equal terms: k h(q_c / k), which is the q of lead t - 1. By symmetry no q falls below that of
    lead t + 1. (A check has k = 1, sigma = sqrt 2 sigma_check, and lead |top - threshold|.)
-2. **The cost falls as the lead grows.** The paper's condition C5; verified here on a fine grid for
-   the sigma, order and k in use, which are public. Hence from lead t a step changes the cost by at
-   most the larger of drop(t - 1) and drop(t), where drop(u) = cost(u) - cost(u + 1).
+2. **The cost falls as the lead grows** (the paper's condition C5), for every sigma, order and k.
+   Write the theorem in mu = sigma sqrt(ln 1/q), which grows with the lead: q = e^(-mu^2/sigma^2),
+   r = (q e^eps_2)^(1 - 1/mu_2) = e^(-(mu - 1)^2/sigma^2), A = (1 - q)/(1 - r), B = e^((2 mu +
+   1)/sigma^2). Its condition on q says r/q = e^((2 mu - 1)/sigma^2) >= (mu + 1)/(mu - 1). All
+   conditions (mu > 1, mu >= alpha - 1 and this) hold for every larger mu, too, so it is enough that
+   F = (1 - q) A^(alpha - 1) + q B^(alpha - 1) falls where they do. There
+
+       (sigma^2 / 2) F' = A^(alpha-1) (alpha mu q - (alpha - 1) (mu - 1) r (1 - q)/(1 - r))
+                          - (mu - alpha + 1) q B^(alpha-1)
+                       <= (mu - alpha + 1) q (A^(alpha-1) - B^(alpha-1)),
+
+   as (mu - 1) r >= (mu + 1) q and r > q; and A <= B. For B >= r/q, and 1 - q <= (r/q)(1 - r)
+   whenever q + r <= 1; with mu^2/sigma^2 >= 2 mu/(2 mu - 1), since ln((mu + 1)/(mu - 1)) >= 2/mu,
+   that is so from mu = 2.55 on. Below, B (1 - r) >= 1: it grows with 1/sigma^2, and at the least
+   one that the condition allows it is a function of mu alone, above 1.3. Hence from lead t a step
+   changes the cost by at most the larger of drop(t - 1) and drop(t), where drop(u) = cost(u) -
+   cost(u + 1).
 3. **Which leads can be reached in d steps is known exactly.** The largest q, while the first class
    stays first: d votes go from the first class to the second (erfc is convex there, and a convex
    function on what d votes can do is largest at a corner). The smallest: d votes go to the first

@@ -33,12 +33,28 @@ parameters (about three times at beta = 0.02, sigma = 20, order 10), and **too l
 of its range with small sigma: its first term stays bounded where the divergence does not. See
 :func:`printed_cost`; nothing is charged by it.
 
-What the published number means. With c = sigma Phi^-1(confidence) it is, with that probability over
-its own noise, an upper bound on the RDP at this order of the answers given, **for the data at
-hand**: D_alpha(answers on these data || answers on any neighbour's). Without the margin (c = 0) it
-is an estimate that is too low half of the time. It is not a guarantee for all data sets, it does
-not bound the other direction of the divergence, and it holds at one order only. Budgets are charged
-by the data-independent cost, whatever is published here, and this release's own cost besides.
+What the published number means. Let R be the sum, over a run's checks and answers, of a bound on
+each one's own RDP at this order: D_alpha(its outcome on these data || on any neighbour's). With
+c = sigma Phi^-1(confidence) the number is at least R with that probability over its own noise.
+Without the margin (c = 0) it is an estimate that is too low half of the time. It speaks of **the
+data at hand**, not of all data sets; of one direction of the divergence; and of one order. Budgets
+are charged by the data-independent cost, whatever is published here, and by this release's own cost
+besides.
+
+*Without checks* (GNMax), and with questions that were fixed beforehand, R bounds the RDP of the
+mechanism: every run gives the same answers' noise, and costs add.
+
+*With checks* (Confident and Interactive GNMax) R is read off the run, by which questions were
+answered: an odometer's reading. It is **not** a bound on D_alpha(run || run on a neighbour), in
+which other runs, with more answers, count as well. What holds instead, with P the law of the run, Q
+its law on any neighbour, and eps(r) what r converts to at delta:
+
+    P(S) <= e^eps(r) Q(S) + delta  for every set S of runs with R <= r.
+
+Proof: what the next check or answer adds to R is known before it is made. Let the run be stopped
+where R would pass r. The stopped run has RDP at most r (composition, one outcome after another),
+and the runs in S are not stopped. The same holds where earlier answers choose the questions, and
+with the published number and its own cost in the place of R, but for a further 1 - confidence.
 
 Noise is the exact sampler's on a public grid; S is raised by one grid step, which keeps it smooth,
 covers the rounding of f, and keeps the noise from vanishing.
@@ -69,7 +85,7 @@ from sfumato.core import validation
 from sfumato.core.events import RdpCurveEvent
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import SYSTEM, Coins
-from sfumato.learning.pate.privacy.local import Part
+from sfumato.learning.pate.privacy.local import Checks, Part
 from sfumato.learning.pate.privacy.votes import Floats, as_orders
 from sfumato.mechanisms.sampling import add_gaussian, grid_for
 
@@ -126,10 +142,13 @@ class PublishedCost:
 
     Attributes:
         order: the RDP order it is for.
-        value: the published number: at least the answers' data-dependent RDP, with ``confidence``.
+        value: the published number: with ``confidence`` at least the sum of the data-dependent RDP
+            of the checks and answers that there were.
         confidence: over the release's own noise.
         own_cost: the RDP of the release itself at this order, for all data; not part of ``value``.
         private: False if seeded test coins made the noise.
+        checked: whether checks decided what was answered. Then ``value`` is a reading of this run,
+            not the RDP of the mechanism. Older records do not say, and count as checked.
     """
 
     order: float
@@ -137,20 +156,33 @@ class PublishedCost:
     confidence: float
     own_cost: float
     private: bool = True
+    checked: bool = True
 
     def epsilon(self, delta: float) -> float:
-        """What value and own cost together say at ``delta``, of these data, by this order alone."""
+        """What value and own cost together say at ``delta``, of these data, by this order alone.
+
+        Where checks decided, it is the epsilon of this run: see the module.
+        """
         delta = validation.open_probability("delta", delta)
         total = np.asarray([max(self.value, 0.0) + self.own_cost])
         return epsilon_from_rdp((self.order,), total, delta)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, with what the number means."""
-        meaning = (
-            f"with probability {self.confidence:g} at least the RDP at order {self.order:g} of the "
-            "answers given, for these data and not for all; not what a budget is charged"
-        )
-        return asdict(self) | {"meaning": meaning}
+        said = f"with probability {self.confidence:g} at least the "
+        if self.checked:
+            said += (
+                f"sum of what each check and each answer of this run cost at order {self.order:g}: "
+                "a reading of this run, in which other questions may be answered next time, and "
+                "not the RDP of the mechanism"
+            )
+        else:
+            said += (
+                f"RDP at order {self.order:g} of answers to these questions, if they were fixed "
+                "beforehand"
+            )
+        said += "; for these data and not for all; not what a budget is charged"
+        return asdict(self) | {"meaning": said}
 
 
 @final
@@ -225,7 +257,8 @@ class Sanitiser:
         cost = sum(part.cost(self.order) for part in parts)
         own = float(self.cost([self.order])[0])
         value = self._noised(cost, spread, grid, coins)
-        return PublishedCost(self.order, value, self.confidence, own, coins.private)
+        checked = any(isinstance(part, Checks) for part in parts)
+        return PublishedCost(self.order, value, self.confidence, own, coins.private, checked)
 
     def _noised(self, cost: float, spread: float, grid: float, coins: Coins) -> float:
         """One grid step more than needed makes up for rounding to the grid."""

@@ -200,7 +200,12 @@ def _table(path: Path, header: bool) -> NDArray[Any]:
 
 
 def _read_csv(path: Path, header: bool) -> NDArray[np.float64]:
-    text = path.read_text(encoding="utf-8-sig", errors="replace")
+    """Numbers between commas; quotes around one are left out and hold nothing together.
+
+    Each column is a teacher's: a quote in one cell must not reach the next. Lines end in line feeds
+    alone, as in :mod:`sfumato.data.delimited`.
+    """
+    text = path.read_bytes().decode("utf-8-sig", "replace")
     lines = text.removesuffix("\n").split("\n")[1 if header else 0 :]
     rows = [line.rstrip("\r").split(",") for line in lines]
     widths = {len(row) for row in rows}
