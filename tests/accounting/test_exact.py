@@ -62,6 +62,58 @@ def test_groups_of_sampled_records_line_up(k):
     check(event, stick(here, normal(0, sigma), weight=WIDTH) - 1e-9)
 
 
+def cut_sums(rows, q, most):
+    """The density of a noisy sum over a Poisson sample, of which at most so many are kept."""
+    law = {}
+    for drawn in itertools.product((0, 1), repeat=len(rows)):
+        here = [x for x, coin in zip(rows, drawn, strict=True) if coin]
+        chance = q ** len(here) * (1 - q) ** (len(rows) - len(here))
+        kept = list(itertools.combinations(here, min(most, len(here))))
+        for part in kept:
+            law[sum(part)] = law.get(sum(part), 0) + chance / len(kept)
+    return sum(weight * normal(centre, 1.3) for centre, weight in law.items())
+
+
+@pytest.mark.parametrize(("n", "most", "q"), [(1, 1, 0.3), (2, 1, 0.5), (4, 2, 0.3), (4, 3, 1.0)])
+def test_cut_samples_by_brute_force(n, most, q):
+    """Every table of contributions at the bound, one record more, and one replaced."""
+    event = events.CutSampledEvent(events.GaussianEvent(1.3), q)
+    tables = [(*rest, *more) for rest, more in itertools.product(
+        itertools.combinations_with_replacement((-1, 0, 1), n), [(), (-1,), (1,)]
+    )]  # fmt: skip
+    laws = {table: cut_sums(table, q, most) for table in tables}
+    ceiling, replaced = claimed(event), claimed(event, REP)
+    largest = 0.0
+    for without, more in ((t, u) for t in tables for u in tables if len(t) == n == len(u) - 1):
+        if more[:n] == without:
+            found = stick(laws[more], laws[without], weight=WIDTH) - 1e-9
+            assert np.all(found <= ceiling)
+            largest = max(largest, found[3])
+            other = laws[(*without, -more[n])]
+            assert np.all(stick(laws[more], other, weight=WIDTH) - 1e-9 <= replaced)
+    # What is accounted for a sample that is not cut would not do: a record pushes another out.
+    uncut = events.PoissonSampledEvent(events.GaussianEvent(1.3), q)
+    assert n > most or largest > claimed(uncut)[3]
+
+
+def test_groups_of_records_in_cut_samples():
+    event = events.GroupedEvent(events.CutSampledEvent(events.GaussianEvent(1.3), 0.4), 2, "x")
+    ceiling = claimed(event)
+    for rest, most in itertools.product([(-1, -1, -1), (-1, 0, 1), (0, 1, 1)], (1, 2, 4)):
+        without, more = cut_sums(rest, 0.4, most), cut_sums((*rest, 1, 1), 0.4, most)
+        assert np.all(stick(more, without, weight=WIDTH) - 1e-9 <= ceiling)
+
+
+def test_a_cut_sample_says_nothing_of_blanks():
+    event = events.CutSampledEvent(events.GaussianEvent(2.0), 0.3)
+    with pytest.raises(ValueError, match="no zero-out guarantee of its own"):
+        sf.account(event, 1e-5, neighbours=ZERO)
+    with pytest.raises(ValueError, match="must state its noise for add-remove, got zero-out"):
+        events.CutSampledEvent(events.GaussianEvent(2.0, ZERO), 0.3)
+    whole = events.CutSampledEvent(events.GaussianEvent(2.0), 1.0)
+    assert sf.account(whole, 1e-5) == sf.account(events.GaussianEvent(1.0), 1e-5)
+
+
 @pytest.mark.parametrize("noise", [0.5, 2.0, 10.0])
 def test_laplace(noise):
     # delta(eps) = 1 - e^((eps - eps0)/2) for eps below eps0

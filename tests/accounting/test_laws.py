@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import sfumato as sf
 from sfumato import events
 from sfumato.accounting.account import Accountant
+from sfumato.accounting.atoms import flatten
 
 ADD, REP, ZERO = sf.Neighbours.ADD_REMOVE, sf.Neighbours.REPLACE_ONE, sf.Neighbours.ZERO_OUT
 SAMPLED = events.PoissonSampledEvent(events.GaussianEvent(2.0), 0.05)
@@ -164,6 +165,24 @@ def test_groups():
         epsilon(events.GroupedEvent(fixed, 2, "person"))
     with pytest.raises(ValueError, match="several parts"):
         epsilon(events.GroupedEvent(events.ParallelEvent((SAMPLED,)), 2, "person"))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        events.GaussianEvent(9.0), events.LaplaceEvent(8.0), events.EpsilonDeltaEvent(0.1, 1e-7),
+        SAMPLED, sf.compose(events.GaussianEvent(9.0), events.ExponentialEvent(0.1)),
+    ],
+)  # fmt: skip
+def test_groups_of_groups_and_repetitions_of_repetitions_multiply(event):
+    inner = events.GroupedEvent(event, 2, "patient")
+    outer = events.GroupedEvent(inner, 3, "household")
+    assert flatten(outer, ADD) == flatten(events.GroupedEvent(event, 6, "household"), ADD)
+    twice = events.RepeatedEvent(events.RepeatedEvent(event, 4), 5)
+    assert flatten(twice, ADD) == flatten(sf.compose(*[event] * 20), ADD)
+    mixed = events.RepeatedEvent(events.GroupedEvent(twice, 3, "patient"), 2)
+    alone = events.GroupedEvent(event, 3, "patient")
+    assert flatten(mixed, ADD) == flatten(sf.compose(*[alone] * 40), ADD)
 
 
 def test_mixed_lists_compose_by_pld_and_fall_back_with_a_reason():

@@ -125,3 +125,13 @@ def test_the_grid_is_above_the_closed_form_everywhere(noise):
         stated = delta_at(one, np.array([epsilon]))[0]
         exact = gaussian_delta(noise, float(epsilon))
         assert exact * (1 - 1e-9) <= stated <= exact * 1.01 + 1e-12
+
+
+@pytest.mark.parametrize("q", [1e-10, 1e-8, 1e-5, 0.1])
+@pytest.mark.parametrize("sigma", [0.5, 1.0, 5.0])
+def test_rdp_of_rarely_sampled_gaussians_is_not_rounded_to_zero(q, sigma):
+    """At order 2 it is ln(1 + q^2 (e^(1/sigma^2) - 1)), which a logarithm near 1 would lose."""
+    exact = math.log1p(q * q * math.expm1(1 / sigma**2))
+    step = events.PoissonSampledEvent(events.GaussianEvent(sigma), q)
+    (found,) = rdp_vector(step, sf.Neighbours.ADD_REMOVE, (2.0,)).values
+    assert exact <= found <= exact * (1 + 1e-9) + 1e-14

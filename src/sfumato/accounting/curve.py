@@ -1,9 +1,10 @@
 """Epsilon after every so many steps, for progress bars and plots, at the price of one account.
 
 The privacy loss of t equal steps is the t-fold convolution of one step's, and the Fourier transform
-of one step is taken once: t steps are its t-th power, transformed back. All points share one grid
-wide enough for the last of them; what would wrap around is bounded by Chernoff's inequality and
-charged as infinite loss, so that no point falls below the exact value.
+of one step is taken once: t steps are its t-th power, transformed back. All points share one circle
+of cells that holds the window of each of them; what would wrap around is bounded by Chernoff's
+inequality, for every number of steps by itself, and charged as infinite loss, as rounding is
+(:mod:`.convolution`). So no point falls below the exact value.
 """
 
 from __future__ import annotations
@@ -19,9 +20,23 @@ from scipy import fft
 from sfumato.accounting import dpa
 from sfumato.accounting.account import refuse_data_dependent, resolve_relation
 from sfumato.accounting.atoms import Atom, Multiset, flatten, pure_total
-from sfumato.accounting.convolution import ROUNDING, bound, mean, variance, wrap
+from sfumato.accounting.convolution import (
+    STEP,
+    circle_size,
+    log_sizes,
+    power,
+    rounding,
+    transform,
+    window,
+)
 from sfumato.accounting.dpa import Floats, LossMasses
-from sfumato.accounting.pld import SMALLEST_DELTA, atom_pld, choose_grid, compose_atoms
+from sfumato.accounting.pld import (
+    SMALLEST_DELTA,
+    atom_pld,
+    choose_grid,
+    compose_atoms,
+    summing_error,
+)
 from sfumato.accounting.rdp import rdp_vector
 from sfumato.accounting.support import UnsupportedError
 from sfumato.core import validation
@@ -92,7 +107,7 @@ def _numeric_curve(
     if delta >= SMALLEST_DELTA:
         with contextlib.suppress(UnsupportedError):
             curve = _pld_curve(one, base, counts, delta)
-    if curve is not None and delta >= 100 * ROUNDING * int(counts.max()):
+    if curve is not None and delta >= 100 * STEP * int(counts.max()):
         return curve
     try:
         vector, offset = rdp_vector(step, relation), rdp_vector(prelude, relation)
@@ -123,12 +138,27 @@ def _pld_curve(one: Multiset, base: Multiset, counts: NDArray[np.int64], delta: 
     step_sides = dpa.masses(_single(one, grid))
     base_sides = dpa.masses(compose_atoms(base, grid))
     sides = max(len(step_sides), len(base_sides))
-    worst = np.zeros(len(counts))
-    for side in range(sides):
-        step = step_sides[min(side, len(step_sides) - 1)]
-        start = base_sides[min(side, len(base_sides) - 1)]
-        worst = np.maximum(worst, _powers(step, start, counts, delta))
-    return worst
+    pairs = [
+        (step_sides[min(side, len(step_sides) - 1)], base_sides[min(side, len(base_sides) - 1)])
+        for side in range(sides)
+    ]
+    # Where infinite losses alone are more than delta, there is nothing to sum up.
+    lost = np.max([_infinite(step, start, counts) for step, start in pairs], axis=0)
+    live = lost <= delta
+    found = np.full(len(counts), math.inf)
+    if live.all():
+        return np.max([_powers(step, start, counts, delta) for step, start in pairs], axis=0)
+    if live.any():  # on the grid that is fit for the largest of those that are left
+        found[live] = _pld_curve(one, base, counts[live], delta)
+    return found
+
+
+def _infinite(step: LossMasses, start: LossMasses, counts: NDArray[np.int64]) -> Floats:
+    """The probability of an infinite loss after each number of steps."""
+    if step.infinite >= 1 or start.infinite >= 1:
+        never = np.full(len(counts), 1.0)
+        return never if start.infinite >= 1 else np.where(counts > 0, never, start.infinite)
+    return -np.expm1(counts * math.log1p(-step.infinite) + math.log1p(-start.infinite))
 
 
 def _single(one: Multiset, grid: float) -> dpa.Pld:
@@ -141,24 +171,23 @@ def _single(one: Multiset, grid: float) -> dpa.Pld:
 
 def _powers(step: LossMasses, start: LossMasses, counts: NDArray[np.int64], delta: float) -> Floats:
     """Epsilon for ``start`` and n times ``step``, for every n of ``counts``, in one direction."""
-    if step.infinite >= 1 or start.infinite >= 1:
-        return np.full(len(counts), math.inf)
-    low, high = _window(step, start, counts)
-    size = fft.next_fast_len(high - low + 1, real=True)
-    one = fft.rfft(wrap(step.probs, step.lowest, size))
-    power = fft.rfft(wrap(start.probs, start.lowest, size))
-    survive_step, survive_start = math.log1p(-step.infinite), math.log1p(-start.infinite)
+    if step.infinite >= 1:  # no steps at all, or _pld_curve would have stopped
+        step = LossMasses(0, np.ones(1), 0.0, step.grid)
+    low, high = window(step, start, counts, _TAIL)
+    size = circle_size(high - low + 1)
+    one, reached_power = transform(step, size), transform(start, size)
+    sizes = log_sizes(one, size)
+    lost = _infinite(step, start, counts)
     read = _Reader(low, size, step.grid, delta)
     epsilons, reached, leaps = np.zeros(len(counts)), 0, dict[int, NDArray[np.complex128]]()
     for i in np.argsort(counts):
         n = int(counts[i])
         if n > reached:  # counts are mostly evenly spaced: the same few leaps serve all of them
             if n - reached not in leaps:
-                leaps[n - reached] = one ** (n - reached)
-            power, reached = power * leaps[n - reached], n
-        lost = 2 * _TAIL + n * ROUNDING
-        infinite = -math.expm1(n * survive_step + survive_start) + lost
-        epsilons[i] = read.epsilon(fft.irfft(power, size), infinite)
+                leaps[n - reached] = power(one, n - reached)
+            reached_power, reached = reached_power * leaps[n - reached], n
+        infinite = float(lost[i]) + 2 * _TAIL + rounding(sizes, n, size)
+        epsilons[i] = read.epsilon(fft.irfft(reached_power, size), infinite)
     return epsilons
 
 
@@ -172,14 +201,15 @@ class _Reader:
         self.shrink = np.exp(-np.minimum(self.losses, 745.0))
         self.grow = np.exp(np.minimum(self.losses, 700.0))
         self.delta = delta
+        self.error = summing_error(len(positive))
 
     def epsilon(self, circle: Floats, infinite: float) -> float:
         """As :func:`sfumato.accounting.pld.epsilon_at`, for epsilon >= 0."""
         if infinite > self.delta:
             return math.inf
         probs = np.maximum(circle[self.order], 0.0)
-        upper = np.cumsum(probs) + infinite
-        lower = np.cumsum(probs * self.shrink)
+        upper = np.cumsum(probs) * (1 + self.error) + infinite
+        lower = np.cumsum(probs * self.shrink) * (1 - self.error)
         # From the largest loss down, the first at which delta is exceeded: epsilon is just above.
         exceeded = upper - self.grow * lower > self.delta
         if not exceeded.any():
@@ -194,15 +224,3 @@ class _Reader:
         if lower <= 0 or most > 700:
             return most
         return float(min(max(least, math.log((upper - self.delta) / lower)), most))
-
-
-def _window(step: LossMasses, start: LossMasses, counts: NDArray[np.int64]) -> tuple[int, int]:
-    """Cells that hold all but _TAIL of the mass above and below, for every count."""
-    fewest, most = int(counts.min()), int(counts.max())
-    # The loss drifts up as n and spreads as sqrt(n), so its lower end may be lowest in between.
-    drift = max(mean(step), 1e-100)
-    turning = -2 * math.log(_TAIL) * variance(step) / (2 * drift) ** 2
-    lows = [0]
-    for n in {fewest, most, int(min(max(turning, fewest), most))}:
-        lows.append(math.floor(bound(step, start, n, _TAIL, upper=False)))
-    return min(lows), max(1, math.ceil(bound(step, start, most, _TAIL, upper=True)))

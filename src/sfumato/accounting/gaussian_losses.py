@@ -7,12 +7,33 @@ The pairs, in units of the noise's standard deviation sigma (the noise multiplie
 * k records of one unit removed or added: sum_j Bin(k, q)_j N(j) in place of P;
 * one record replaced: (1 - q) N(0) + q N(1) against (1 - q) N(0) + q N(-1).
 
-With q = 1 the first two coincide and the last is plain noise at twice the distance. The loss
-increases with x in each, so a cell of losses is an interval of x, whose mass under P and under Q is
-a difference of normal distribution functions. Each cell's mass goes to its two ends in the one way
-that keeps both masses (Doroshenko et al., arXiv:2207.04380, section 3); that is the tightest
-pessimistic choice, and here keeps its relative precision far into the tails, where differences of
-delta(epsilon) would not: at small q and millions of steps, this is what decides the result.
+With q = 1 the first two coincide and the last is plain noise at twice the distance.
+
+*Why these are the worst cases* (Kahane's interpolation). Let the unit's records contribute x_1 to
+x_k, of length at most 1, and what replaces them y_1 to y_k, in any dimension. Given which other
+records are sampled, the output is a mixture of normals N(x_S) with weights w_S over the sets S that
+are sampled, x_S being the sum over S, against one of N(y_T); and the hockey-stick divergence is
+jointly convex, so it is enough to fix the others. With N(0), the normal about what the others sum
+up to, as the base, it is
+
+    E f(sum_S w_S e^(X_S - Var X_S / 2) - e^eps sum_T w_T e^(Y_T - Var Y_T / 2)),    f = max(0, .),
+
+with jointly normal X_S and Y_T of mean 0 and covariances <x_S, x_S'> / sigma^2, and so on. Let the
+covariances move along a line. The derivative of E f is half the sum over pairs of terms of the two
+coefficients, times how fast their covariance moves, times the mean of the two exponentials times
+f'' (by integration by parts; f smoothed). As f is convex, E f grows where covariances of terms of
+the same sign grow, and those of opposite sign fall. Now <x_S, x_S'> <= |S| |S'|, and <x_S, y_T> >=
+-|S| |T|: the end of the line is x_i = 1, y_i = -1 in one dimension. So a unit's records are worst
+lined up, and their substitutes opposite to them. Without substitutes (or without records) the other
+side is the constant e^eps, which is the same for all x: added and removed are covered as well.
+(Kahane, "Sur le chaos multiplicatif", 1985, has the inequality for coefficients of one sign.)
+
+The loss increases with x in each, so a cell of losses is an interval of x, whose mass under P and
+under Q is a difference of normal distribution functions. Each cell's mass goes to its two ends in
+the one way that keeps both masses (Doroshenko et al., arXiv:2207.04380, section 3); that is the
+tightest pessimistic choice, and here keeps its relative precision far into the tails, where
+differences of delta(epsilon) would not: at small q and millions of steps, this is what decides the
+result.
 """
 
 from __future__ import annotations

@@ -96,7 +96,14 @@ class Trials:
 
     def draw(self, coins: Coins = SYSTEM) -> int:
         """K, by inversion of a 64-bit uniform number: never tell it."""
-        uniform = (int(coins.words(1)[0]) + 0.5) / 2.0**64
+        return self._at((int(coins.words(1)[0]) + 0.5) / 2.0**64)
+
+    @property
+    def nearly_most(self) -> int:
+        """A number that K exceeds once in a million times; public, as the law is."""
+        return self._at(1 - 1e-6)
+
+    def _at(self, uniform: float) -> int:
         k, probability, ratio = self._law()
         total = probability
         while total < uniform and probability > 0:
