@@ -172,7 +172,10 @@ def _pld_solver(event: Event, relation: Neighbours) -> _Solver:
     try:
         losses = loss_distribution(event, relation)
     except UnsupportedError as reason:
-        return _fallback(event, relation, str(reason))
+        fallback = _fallback(event, relation, str(reason))
+        if pure is None:
+            return fallback
+        return lambda delta: min(fallback(delta), _at_zero(pure), key=lambda found: found.epsilon)
     resolved = max(SMALLEST_DELTA, 100 * losses.rounding)
     rough = _fallback(event, relation, f"PLD does not resolve delta below {resolved:.1g}")
 

@@ -19,11 +19,13 @@ from functools import singledispatch
 from sfumato.accounting.theorems import amplify
 from sfumato.core.events import (
     ComposedEvent,
+    CutSampledEvent,
     DiscreteLaplaceEvent,
     EpsilonDeltaEvent,
     Event,
     ExponentialEvent,
     FixedSizeSampledEvent,
+    GaussianEvent,
     GroupedEvent,
     LaplaceEvent,
     Leaf,
@@ -31,6 +33,7 @@ from sfumato.core.events import (
     ParallelEvent,
     PoissonSampledEvent,
     RandomizedResponseEvent,
+    RdpCurveEvent,
     RepeatedEvent,
 )
 from sfumato.core.neighbours import Neighbours, require_conversion
@@ -80,17 +83,51 @@ class FixedSizeAtom:
 
 @dataclass(frozen=True)
 class ParallelAtom:
-    """The worst of several alternatives, ``groups`` times.
+    """The worst of several alternatives, ``groups`` = G times.
 
     ``stays`` are the parts as one unit changes inside one of them. Under replace-one a unit may
-    also leave one part and enter another: then two of ``moves`` change. A unit of several records
-    may spread them over parts; every leaf further away dominates as many nearer ones, so that all
-    of them in one part is the worst case.
+    also leave one part and enter another: then two of ``moves`` change.
+
+    *A unit of one record.* It is in at most G parts. Added or removed, it changes those; replaced,
+    it stays in some, and the parts that it leaves and those that it enters make pairs: G in all.
+    Parts have noise of their own, so what is told of the unit is a product of at most G pairs of
+    laws, whatever their kinds. The pair whose curve is the largest of all at every epsilon, in each
+    direction, dominates every one of them, and products of dominating pairs dominate (Zhu, Dong and
+    Wang, arXiv:2106.08567, theorem 10). So G times the worst curve is a bound.
+
+    *A unit of several records* is m steps away (2 for a replaced record) and may spread them:
+    parts change by l_1, l_2, ... steps, each at most m, and at most m G in all. That m steps in
+    each of G parts are the worst case is proved as follows.
+
+    - In RDP, for parts of all kinds. At any order, each leaf's bound D(l) grows at least in
+      proportion to l, so the D(l_i) <= (l_i / m) D(m) add up to at most G times the largest D(m).
+      For Gaussians and zCDP it is l^2. For Laplace, ln(a e^((alpha-1) x) + b e^(-alpha x)) with a,
+      b > 0 and a + b = 1 is convex in x and 0 at 0. For a pure epsilon x, D(x) / x is 1 less the
+      integral of 1 / (1 + e^(s x)) over s from 1 to 2 alpha - 1, divided by alpha - 1. Sums, minima
+      and maxima keep the property. An RDP curve has it for up to three steps; beyond, refused.
+    - In curves, for Gaussians: squared distances add up to at most G m^2.
+    - In curves, for G = 1 and equal parts of leaves: l_1 + l_2 steps dominate l_1 and l_2 steps in
+      two of them. For opaque releases by definition, for bounded ranges because they add, for
+      Laplace see below.
+    - Elsewhere ``spread`` is set, and RDP alone is used.
+
+    *Laplace*: distances x <= y in two parts are dominated by x + y in one. With z the loss of the
+    first, 1 - delta(eps) of the pair is E[min(1, e^(eps - z), e^((eps - z - y)/2))], as that of
+    the second alone is 1 - delta(u) = min(1, e^u, e^((u - y)/2)). Weighed by e^(-z/2), z has masses
+    e^(-x/2) / 2 at -x and at x and density e^(-x/2) / 4 between. So 1 - delta(eps) is
+    e^((eps - x - y)/2), the value of x + y in one, times
+
+        g(eps) = k(eps - x) / 2 + k(eps + x) / 2 + (integral of k from eps - x to eps + x) / 4,
+
+    k(v) = min(1, e^((y - |v|)/2)). For 0 <= eps <= x + y the first term is 1/2, as |eps - x| <= y.
+    The rest falls in eps, with slope -k(eps - x) / 4 or less where eps + x > y, and is at least 1/2
+    where eps + x <= y. At eps = x + y it is 1/2. So g >= 1, for negative eps by symmetry.
     """
 
     stays: frozenset[Multiset]
     moves: frozenset[Multiset]
     groups: int
+    spread: bool = False
 
 
 Atom = Leaf | PoissonAtom | FixedSizeAtom | ParallelAtom
@@ -164,6 +201,25 @@ def _(
 
 @_walk.register
 def _(
+    event: CutSampledEvent, target: Neighbours, size: int, count: int, counts: Counter[Atom]
+) -> None:
+    if target is Neighbours.ZERO_OUT:
+        raise ValueError(
+            "a Poisson sample that is cut to a largest size has no zero-out guarantee of its own "
+            "(a blank record takes another's place): account it under add-remove, or make the "
+            "plan with neighbours='zero-out'"
+        )
+    assert isinstance(event.event, Leaf)
+    apart = event.event.stretched(2)
+    replace = target is Neighbours.REPLACE_ONE
+    if event.sample_rate == 1:
+        counts[apart if size == 1 else apart.stretched(size)] += count
+    else:
+        counts[PoissonAtom(apart, event.sample_rate, size, replace)] += count
+
+
+@_walk.register
+def _(
     event: FixedSizeSampledEvent, target: Neighbours, size: int, count: int, counts: Counter[Atom]
 ) -> None:
     if target is Neighbours.ADD_REMOVE:
@@ -206,7 +262,26 @@ def _(
                 "replaced unit may leave one part and enter another, whose sizes then change"
             )
         moves = frozenset(_group(part, Neighbours.ADD_REMOVE, size) for part in event.events)
-    counts[ParallelAtom(stays, moves, event.groups_per_unit)] += count
+    steps = size * (2 if target is Neighbours.REPLACE_ONE else 1)
+    if (
+        size > 1
+        and steps > 3
+        and any(isinstance(a, RdpCurveEvent) for part in stays for a, _ in part)
+    ):
+        raise ValueError(
+            "parallel composition of releases known by an RDP curve is accounted for units up to "
+            f"three steps away, got {steps}: state the curve for whole units"
+        )
+    spread = size > 1 and not _worst_in_one_part(stays, event.groups_per_unit)
+    counts[ParallelAtom(stays, moves, event.groups_per_unit, spread)] += count
+
+
+def _worst_in_one_part(parts: frozenset[Multiset], groups: int) -> bool:
+    """Whether curves are proved to be worst with all of a unit's records in as few parts as fit."""
+    leaves = {type(atom) for part in parts for atom, _ in part}
+    if leaves <= {GaussianEvent}:
+        return True
+    return groups == 1 and len(parts) == 1 and all(issubclass(kind, Leaf) for kind in leaves)
 
 
 def _group(part: Event, target: Neighbours, size: int) -> Multiset:

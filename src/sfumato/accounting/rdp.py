@@ -92,10 +92,11 @@ def rdp_vector(
 
 def _sum(atoms: Multiset, orders: tuple[float, ...]) -> RdpVector:
     values, slack = np.zeros(len(orders)), 0.0
-    for atom, count in atoms:
-        one = atom_rdp(atom, orders)
-        values = values + count * one.values
-        slack += count * one.slack
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows promises nothing
+        for atom, count in atoms:
+            one = atom_rdp(atom, orders)
+            values = values + count * one.values
+            slack += count * one.slack
     return RdpVector(orders, values, slack)
 
 
