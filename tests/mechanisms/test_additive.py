@@ -336,3 +336,13 @@ class Unreadable(Fraction):
 
     def as_integer_ratio(self):
         return 1, 0
+
+
+@every_kind
+@pytest.mark.parametrize("given", [1.0, 1, "1", None])
+def test_a_sensitivity_is_declared_as_one(kind, given):
+    delta = {} if kind in (Laplace, DiscreteLaplace) else {"delta": 1e-5}
+    with pytest.raises(ValueError, match=r"a Sensitivity, such as Sensitivity\(1\.0\), got"):
+        kind.calibrate(given, epsilon=1.0, **delta)
+    with pytest.raises(ValueError, match=r"a Sensitivity, such as Sensitivity\(1\.0\), got"):
+        kind(1.0, given)

@@ -162,8 +162,18 @@ def test_a_noisy_count_under_every_relation(neighbours):
 def test_noisy_counts_do_not_fail_on_what_is_no_count():
     for count in (math.nan, None, "many", 1e400, -5, 3.7):
         assert isinstance(noisy_count(count, 1.0, coins=SeededCoins(1)).value, int)
+    with pytest.raises(ValueError, match="count must be one number, got '2 of them'"):
+        noisy_count([3, 4], 1.0)
     wide = Sensitivity(1.0, Norm.L1)
     assert (
         noisy_count(3.7, 1.0, coins=SeededCoins(1)).value
         == DiscreteLaplace.calibrate(wide, epsilon=1.0).release(4, coins=SeededCoins(1)).value
     )
+
+
+@pytest.mark.parametrize("count", [2**63 - 1, 2**63, -(2**70), 10**30, 2.0**80, 5])
+def test_a_noisy_count_of_any_size_is_the_count_and_its_noise(count):
+    """Not clamped to 64 bits: neighbours on both sides of the edge have the same noise."""
+    for at in (count, int(count) + 1):
+        found = noisy_count(at, 0.5, coins=SeededCoins(7)).value
+        assert found - int(at) == noisy_count(0, 0.5, coins=SeededCoins(7)).value

@@ -85,7 +85,12 @@ def test_a_use_and_a_person() -> None:
 
 
 def test_scale_is_never_rounded_down() -> None:
-    for epsilon, lower, upper in ((0.1, 0.0, 0.3), (3.0, -0.1, 0.7), (0.7, 1e-17, 1.0)):
+    for epsilon, lower, upper in (
+        (0.1, 0.0, 0.3),
+        (3.0, -0.1, 0.7),
+        (0.7, 1e-17, 1.0),
+        (1.0, -1e-17, 1.0),
+    ):
         phone = LocalLaplace(epsilon, lower, upper)
         exact = (Fraction(upper) - Fraction(lower)) / Fraction(epsilon)
         assert Fraction(phone.scale) >= exact

@@ -35,6 +35,7 @@ __all__ = [
     "as_floats",
     "as_whole",
     "check_one_coordinate",
+    "one_whole",
     "saturating_sum",
     "whole_sensitivity",
 ]
@@ -203,10 +204,25 @@ def as_whole(values: ArrayLike) -> NDArray[np.int64]:
         inside = np.abs(whole) < np.float64(2.0**63)  # not in the cells' own, narrower type
         edges = np.where(whole < 0, _SMALLEST, _LARGEST)
         return np.where(inside, np.where(inside, whole, 0.0).astype(np.int64), edges)
-    half = Fraction(1, 2)
-    exact = (math.floor(Fraction(*as_ratio(cell, 0.0)) + half) for cell in cells.ravel().tolist())
+    exact = map(_rounded, cells.ravel().tolist())
     clamped = [min(max(number, _SMALLEST), _LARGEST) for number in exact]
     return np.array(clamped, dtype=np.int64).reshape(cells.shape)
+
+
+def one_whole(value: Any) -> int:
+    """One number as an integer of any size, else as :func:`as_whole` has it.
+
+    Raises:
+        ValueError: for several numbers, whose shape is public.
+    """
+    cells = _as_array(value)
+    if cells.size != 1:
+        validation.fail("count", "one number", f"{cells.size} of them")
+    return _rounded(cells.ravel().tolist()[0])
+
+
+def _rounded(cell: Any) -> int:
+    return math.floor(Fraction(*as_ratio(cell, 0.0)) + Fraction(1, 2))
 
 
 def saturating_sum(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:

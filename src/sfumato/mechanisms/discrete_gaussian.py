@@ -27,7 +27,7 @@ from sfumato.core.gaussian_profile import least_multiplier
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.rounding import calibration_target, least, least_epsilon
-from sfumato.core.sensitivity import Norm, Sensitivity
+from sfumato.core.sensitivity import Norm, Sensitivity, required
 from sfumato.mechanisms import discrete_gaussian_law as law
 from sfumato.mechanisms.additive import (
     Additive,
@@ -178,7 +178,7 @@ def _moves_one(sensitivity: Sensitivity, one_coordinate: bool) -> bool:
 
 
 def _check_sensitivity(sensitivity: Sensitivity, one_coordinate: bool) -> float:
-    bound = sensitivity.require(Norm.L2)
+    bound = required(sensitivity, Norm.L2)
     if one_coordinate:
         check_one_coordinate(sensitivity)
     return whole_sensitivity(bound) if _moves_one(sensitivity, one_coordinate) else bound

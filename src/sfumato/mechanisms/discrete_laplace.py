@@ -11,7 +11,7 @@ Symbols: b is the scale, p = e^(-1/b), Pr[k] = (1 - p) / (1 + p) p^|k|.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, final
 
 import numpy as np
@@ -24,11 +24,12 @@ from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.records import Release
 from sfumato.core.rounding import at_least_ratio
-from sfumato.core.sensitivity import Norm, Sensitivity
+from sfumato.core.sensitivity import Norm, Sensitivity, required
 from sfumato.mechanisms.additive import (
     Additive,
     as_whole,
     check_one_coordinate,
+    one_whole,
     saturating_sum,
     whole_sensitivity,
 )
@@ -70,7 +71,7 @@ class DiscreteLaplace(Additive):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", validation.positive("scale", self.scale))
-        whole_sensitivity(self.sensitivity.require(Norm.L1))
+        whole_sensitivity(required(self.sensitivity, Norm.L1))
         if self.one_coordinate:
             check_one_coordinate(self.sensitivity)
         self.perturb(())  # the sampler checks its parameters, before there is a value
@@ -81,7 +82,7 @@ class DiscreteLaplace(Additive):
     ) -> Self:
         """The least noise that is ``epsilon``-DP: b = Delta_1 / epsilon, never rounded down."""
         epsilon = validation.positive("epsilon", epsilon)
-        scale = at_least_ratio(sensitivity.require(Norm.L1), epsilon)
+        scale = at_least_ratio(required(sensitivity, Norm.L1), epsilon)
         return cls(scale, sensitivity, one_coordinate)
 
     @property
@@ -176,7 +177,8 @@ def noisy_count(
     may be negative; clamping it at 0 afterwards is free.
 
     Args:
-        count: the true count.
+        count: the true count, of any size; a number that is no whole one is rounded, and what is no
+            number counts as 0.
         epsilon: what the release may cost.
         neighbours: the relation.
         unit: whose data one step changes.
@@ -185,4 +187,6 @@ def noisy_count(
     """
     sensitivity = Sensitivity(1.0, neighbours=Neighbours.parse(neighbours), unit=unit)
     mechanism = DiscreteLaplace.calibrate(sensitivity, epsilon=epsilon)
-    return mechanism.release(count, confidence=confidence, coins=coins)
+    # Python's integers have room for any count, and noise has a scale that 64 bits have room for.
+    noise = mechanism.release(0, confidence=confidence, coins=coins)
+    return replace(noise, value=one_whole(count) + noise.value)

@@ -39,7 +39,7 @@ from sfumato.core.gaussian_profile import (
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.rounding import at_least_product, at_most_ratio, calibration_target, least
-from sfumato.core.sensitivity import Norm, Sensitivity
+from sfumato.core.sensitivity import Norm, Sensitivity, required
 from sfumato.mechanisms.additive import Additive, as_floats
 from sfumato.mechanisms.sampling import add_gaussian, grid_for
 
@@ -106,7 +106,7 @@ class Gaussian(Additive):
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma", validation.positive("sigma", self.sigma))
         object.__setattr__(self, "delta", validation.delta("delta", self.delta))
-        self.sensitivity.require(Norm.L2)
+        required(self.sensitivity, Norm.L2)
         self.perturb(())  # the sampler checks its parameters, before there is a value
 
     @classmethod
@@ -127,7 +127,7 @@ class Gaussian(Additive):
         epsilon = validation.positive("epsilon", epsilon)
         delta = validation.open_probability("delta", delta)
         method = validation.choice("method", method, Method)
-        bound = sensitivity.require(Norm.L2)
+        bound = required(sensitivity, Norm.L2)
         if method is Method.ANALYTIC:
             multiplier = least_multiplier(epsilon, delta)
         else:

@@ -25,7 +25,7 @@ from sfumato.core.events import LaplaceEvent
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.rounding import at_least_ratio, at_most_ratio
-from sfumato.core.sensitivity import Norm, Sensitivity
+from sfumato.core.sensitivity import Norm, Sensitivity, required
 from sfumato.mechanisms.additive import Additive, as_floats
 from sfumato.mechanisms.sampling import add_laplace, grid_for
 
@@ -67,7 +67,7 @@ class Laplace(Additive):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", validation.positive("scale", self.scale))
-        self.sensitivity.require(Norm.L1)
+        required(self.sensitivity, Norm.L1)
         self.perturb(())  # the sampler checks its parameters, before there is a value
 
     @classmethod
@@ -76,7 +76,7 @@ class Laplace(Additive):
     ) -> Self:
         """The least noise that is ``epsilon``-DP: b = Delta_1 / epsilon, never rounded down."""
         epsilon = validation.positive("epsilon", epsilon)
-        bound = sensitivity.require(Norm.L1)
+        bound = required(sensitivity, Norm.L1)
         scale = at_least_ratio(bound, epsilon)
         # The event states b / Delta_1, rounded down: its epsilon must not exceed the target either.
         while at_least_ratio(1.0, at_most_ratio(scale, bound)) > epsilon:

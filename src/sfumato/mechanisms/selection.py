@@ -49,7 +49,7 @@ from sfumato.core.guarantee import Guarantee
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.records import Release
-from sfumato.core.sensitivity import Norm, Sensitivity
+from sfumato.core.sensitivity import Norm, Sensitivity, required
 from sfumato.mechanisms.private_values import as_ratio
 
 __all__ = ["Scores", "Selection", "check_monotone", "check_sensitivity", "privacy_loss"]
@@ -179,9 +179,7 @@ class Selection(ABC):
 
 def check_sensitivity(sensitivity: object) -> None:
     """Requires a declared bound on each score by itself."""
-    if not isinstance(sensitivity, Sensitivity):
-        validation.fail("sensitivity", "a Sensitivity, such as Sensitivity(1.0)", sensitivity)
-    sensitivity.require(Norm.LINF)
+    required(sensitivity, Norm.LINF)
 
 
 def check_monotone(monotone: object, sensitivity: Sensitivity) -> None:

@@ -27,7 +27,7 @@ from sfumato.core.events import RdpCurveEvent
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.rounding import least
-from sfumato.core.sensitivity import Norm, Sensitivity
+from sfumato.core.sensitivity import Norm, Sensitivity, required
 from sfumato.mechanisms import skellam_law as law
 from sfumato.mechanisms.additive import Additive, as_whole, saturating_sum, whole_sensitivity
 from sfumato.mechanisms.sampling import skellam
@@ -143,7 +143,7 @@ class Skellam(Additive):
 
 def _bounds(sensitivity: Sensitivity) -> tuple[float, float]:
     """Delta_2^2 and Delta_1, rounded up."""
-    bound = sensitivity.require(Norm.L2)
+    bound = required(sensitivity, Norm.L2)
     if sensitivity.dimension == 1:
         bound = whole_sensitivity(bound)
         return float(bound) ** 2, float(bound)
