@@ -237,3 +237,29 @@ def test_bad_parameters_are_refused():
     alone = Candidates(np.zeros((2, 2)), np.zeros(2, int), np.ones(2, bool))
     with pytest.raises(ValueError, match="some members and some others"):
         attribute_attack(target, alone, attribute)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "held"),
+    [
+        (Attribute.categorical(1, [1, 2]), [0.0, 1.0]),  # counted from 1, held from 0
+        (Attribute.categorical(1, [0, 1]), [0.0, math.nan]),
+        (Attribute.continuous(1, 18, 90, tolerance=5), [0.2, 0.7]),  # years, and scaled
+        (Attribute.one_hot([0, 1]), [0.0, 2.0]),
+    ],
+)
+def test_values_that_the_columns_do_not_hold_are_refused(attribute, held):
+    """No guess could be right, and the attack would read as if it had found nothing."""
+    target = Target.of_scores(lambda x: np.full((len(x), 2), 0.5))
+    rows = np.array([[5.0, held[0]], [6.0, held[1]]])
+    with pytest.raises(ValueError, match=r"values must be all that .* with another"):
+        attribute_attack(target, Candidates(rows, [0, 1], [True, False]), attribute)
+
+
+def test_columns_that_records_do_not_have_are_refused():
+    target = Target.of_scores(lambda x: np.full((len(x), 2), 0.5))
+    rows = Candidates(np.eye(2), [0, 1], [True, False])
+    with pytest.raises(ValueError, match="columns must be columns of records of width 2"):
+        attribute_attack(target, rows, Attribute.categorical(2, [0, 1]))
+    with pytest.raises(ValueError, match="columns must be columns of records of width 2"):
+        infer_attribute(target, np.eye(2), [0, 1], Attribute.categorical(5, [0, 1]))

@@ -142,6 +142,14 @@ def test_a_large_number_in_floating_point():
         Candidates.of(([[16_777_217]], [0]), (np.array([[16_777_217]], np.float32), [0]))
 
 
+def test_rows_without_any_number_are_refused():
+    """All of them would be the same example, and attacks on them would find nothing."""
+    members, others = np.full((3, 2), math.nan), np.eye(2)
+    with pytest.raises(ValueError, match=r"inputs must be examples .*NaN alone in 3 rows"):
+        Candidates.of((members, [0, 0, 0]), (others, [0, 1]))
+    Candidates.of((others, [0, 1]), ([[math.nan, 1.0]], [0]))  # a missing feature is none
+
+
 def test_zeros_of_either_sign_and_every_nan_are_the_same():
     odd = np.array([0x7FF8_0000_0000_0001, 0xFFF8_0000_0000_0000], np.uint64).view(np.float64)
     assert np.isnan(odd).all()

@@ -22,6 +22,18 @@ def test_epsilon_of_an_event():
     assert epsilon_from_rates(0.5, 0.0, 1e-5) == math.inf
 
 
+@pytest.mark.parametrize(("inside", "outside"), [((90, 100), (10, 100)), ((40, 50), (0, 30))])
+def test_each_of_two_counts_has_half_of_the_error_probability(inside, outside):
+    """Both limits hold at once with the confidence, whatever the two probabilities."""
+    confidence = 0.9
+    low = stats.beta.ppf(0.05, inside[0], inside[1] - inside[0] + 1)
+    high = stats.beta.ppf(0.95, outside[0] + 1, outside[1] - outside[0])
+    found = epsilon_from_counts(inside, outside, 0.01, confidence)
+    assert found == pytest.approx(math.log((low - 0.01) / high), rel=1e-9)
+    mu = stats.norm.ppf(low) - stats.norm.ppf(high)
+    assert mu_from_counts(inside, outside, confidence) == pytest.approx(mu, rel=1e-9)
+
+
 def test_counts_say_less_than_rates_and_more_with_more_trials():
     bounds = [
         epsilon_from_counts((n // 2, n), (n // 10, n), 0.0, 0.99) for n in (100, 10**4, 10**7)

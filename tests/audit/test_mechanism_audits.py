@@ -79,6 +79,18 @@ def test_a_scale_that_is_a_fifth_too_small_is_caught():
         finding = audit_mechanism(wrong, claim=CLAIM, samples=20_000, coins=SeededCoins(seed))
         assert finding.refuted
     assert "REFUTES the claimed epsilon 1" in str(finding)
+    assert str(finding).endswith(f", by the event '{finding.facts['event']}'")
+
+
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_draws_that_are_no_numbers_are_refused(shape):
+    """They are alike on all inputs, and would read as "consistent"."""
+
+    def broken(value, count):
+        return np.full((count, *shape), np.nan)
+
+    with pytest.raises(ValueError, match=r"draw must be .*NaN in every draw"):
+        audit_mechanism(broken, [(0, 1)], claim=CLAIM, samples=1000)
 
 
 def test_a_sigma_that_is_a_fifth_too_small_is_caught_by_its_mu():
@@ -258,11 +270,11 @@ def test_arguments_are_checked():
         audit_mechanism(draw)
     with pytest.raises(ValueError, match="samples must be a whole number, 128 or above"):
         audit_mechanism(draw, [(0, 1)], samples=100)
-    with pytest.raises(ValueError, match="draw must be a function that returns 64 outputs"):
+    with pytest.raises(ValueError, match=r"draw must be a function that returns 64 outputs"):
         audit_mechanism(lambda value, count: np.zeros(3), [(0, 1)], samples=128)
     with pytest.raises(ValueError, match="confidence must be strictly between 0 and 1"):
         audit_mechanism(draw, [(0, 1)], confidence=1.0)
-    with pytest.raises(ValueError, match="draw must be a function"):
+    with pytest.raises(ValueError, match=r"draw must be a function"):
         audit_mechanism(3.0, [(0, 1)])
 
 

@@ -170,10 +170,26 @@ def test_coins_are_fair_and_fresh():
     assert not np.array_equal(fair_coins(100), fair_coins(100))
 
 
-def test_scores_that_are_no_numbers_count_as_low():
+def test_scores_that_are_no_numbers_are_refused():
+    """They would read as "at least epsilon 0": as if nothing leaked."""
     included = np.array([True, False] * 50)
     scores = np.where(included, 1.0, np.nan)
-    assert audit_scores(scores, included, delta=0.0, guesses=100).facts["right"] == 100
+    with pytest.raises(ValueError, match=r"scores must be numbers .*NaN in 50 of 100"):
+        audit_scores(scores, included, delta=0.0, guesses=100)
+
+
+@pytest.mark.parametrize("heads", [0, 100, 1000, 2000])
+def test_coins_that_cannot_have_been_fair_are_refused(heads):
+    included = np.arange(2000) < heads
+    if heads == 1000:
+        audit_scores(np.arange(2000.0), included, delta=0.0)
+        return
+    with pytest.raises(ValueError, match=rf"included must be fair .*{heads} of 2000 True"):
+        audit_scores(np.arange(2000.0), included, delta=0.0)
+
+
+def test_a_few_coins_may_fall_alike():
+    assert audit_scores([1.0, 2.0, 3.0], np.array([True] * 3), delta=0.0).epsilon == 0
 
 
 @pytest.mark.parametrize(

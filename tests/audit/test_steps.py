@@ -7,7 +7,9 @@ from sfumato.audit import audit_step
 from sfumato.core.gaussian_profile import gaussian_epsilon
 from sfumato.core.randomness import SeededCoins
 from sfumato.learning.dp_sgd import Automatic
+from sfumato.learning.dp_sgd.clipping import ROUNDING
 from sfumato.learning.dp_sgd.games import EngineSteps
+from sfumato.learning.dp_sgd.gradients.summing import ALLOWANCE
 from sfumato.learning.dp_sgd.noise import CoinNoise
 
 
@@ -45,9 +47,10 @@ class Altered:
 def test_our_steps_are_as_noisy_as_they_say(engine):
     finding = audited(engine, 60_000)
     assert not finding.refuted
-    assert 0.85 * finding.claim.epsilon < finding.epsilon
+    # Contributions are shorter than claimed by the allowance for rounding, 1.8 %.
+    assert 0.83 * finding.claim.epsilon < finding.epsilon
     assert finding.claim.epsilon == gaussian_epsilon(engine.multiplier, 1e-5)
-    assert 1 <= finding.facts["multiplier_at_most"] / engine.multiplier < 1.15
+    assert 1 <= finding.facts["multiplier_at_most"] / engine.multiplier < 1.16
 
 
 @pytest.mark.parametrize("multiplier", [0.7, 1.0, 5.0])
@@ -105,12 +108,16 @@ def test_a_step_that_shows_nothing():
 
 
 def test_the_games_of_the_engine():
-    """Canaries that are in push by one clip norm, at the noise that was asked for."""
+    """Canaries that are in push by one clip norm, at the noise that was asked for.
+
+    The clip norm less the allowance for rounding.
+    """
     engine = EngineSteps(0.01, copies=1, steps=2, coins=SeededCoins(1))
     included = np.array([True, False] * 100)
     shown = engine(included)
-    assert np.allclose(shown, included[:, None], atol=0.06)
-    assert 0.008 < (shown - included[:, None]).std() < 0.012
+    pushed = included[:, None] * (1 - ROUNDING["float32"] - ALLOWANCE["float32"])
+    assert np.allclose(shown, pushed, atol=0.06)
+    assert 0.009 < (shown - pushed).std() < 0.011
     assert EngineSteps(4.2).copies == 4
     assert EngineSteps(1.0, steps=4, copies=2).multiplier == pytest.approx(0.25)
 

@@ -249,7 +249,7 @@ def test_over_a_whole_space_the_mean_exposure_is_exact(folder, found):
 
 def test_a_column_is_chosen(told, run, found):
     (told / "many.csv").write_text("canary,a,b\nx,1.5,3\ny,2.5,4\n")
-    (told / "few.csv").write_text("a,b\n1.5,9\n2.5,9\n3.5,9\n4.5,9\n")
+    (told / "few.csv").write_text('a,b\n1.5,"9\n2.5,9\n3.5,9"\n4.5,9\n')
     x, y = found("attack exposure --scores few.csv --canaries many.csv --column a --exact")
     assert (x["canary"], x["rank"], y["rank"]) == ("x", 1, 2)
     code, _, err = run("attack exposure --scores few.csv --canaries many.csv --exact")

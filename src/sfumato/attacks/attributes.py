@@ -120,8 +120,37 @@ class Attribute:
 
     def truth(self, inputs: ArrayLike) -> NDArray[np.float64]:
         """The values in complete records. Only the curator has these."""
-        held = np.asarray(inputs, dtype=np.float64)[:, list(self.columns)]
+        rows = np.asarray(inputs, dtype=np.float64)
+        self.check_columns(rows)
+        held = rows[:, list(self.columns)]
         return held[:, 0] if len(self.columns) == 1 else held.argmax(axis=1).astype(np.float64)
+
+    def check_columns(self, rows: NDArray[np.float64]) -> None:
+        """Raises if records have no such columns."""
+        wide = rows.shape[1] if rows.ndim == 2 else 0
+        if not all(-wide <= column < wide for column in self.columns):
+            validation.fail("columns", f"columns of records of width {wide}", list(self.columns))
+
+    def check_held(self, inputs: ArrayLike) -> None:
+        """Raises if complete records hold what is none of the values.
+
+        A value that no guess can be is never guessed, and the attack would read as if it had found
+        nothing.
+        """
+        truth = self.truth(inputs)
+        held = np.asarray(inputs, dtype=np.float64)[:, list(self.columns)]
+        if len(self.columns) > 1:
+            known = (held[:, None] == np.asarray(self.encodings)).all(axis=2).any(axis=1)
+        else:
+            apart = np.abs(truth[:, None] - np.asarray(self.values)).min(axis=1)
+            known = apart <= self.tolerance * (1 + 1e-12)  # NaN is apart from all
+        if not known.all():
+            validation.fail(
+                "values",
+                f"all that the attribute's columns {list(self.columns)} hold (in the units of the "
+                "records)",
+                f"{int((~known).sum())} of {len(known)} candidates with another",
+            )
 
     def right(self, guesses: NDArray[np.float64], truth: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which guesses are within the tolerance."""
@@ -213,6 +242,7 @@ def infer_attribute(
             the truth. If given, the model is asked for labels alone.
     """
     records = np.array(inputs, dtype=np.float64, ndmin=2)
+    attribute.check_columns(records)
     classes = np.asarray(labels, dtype=np.int64).ravel()
     if len(classes) != len(records):
         validation.fail("labels", f"one for each of {len(records)} records", len(classes))
@@ -271,6 +301,8 @@ def attribute_attack(
         confidence: of the result's intervals.
     """
     level = validation.open_probability("confidence", confidence)
+    truth = attribute.truth(candidates.inputs)
+    attribute.check_held(candidates.inputs)
     guesses = infer_attribute(
         target,
         candidates.inputs,
@@ -280,7 +312,6 @@ def attribute_attack(
         confusion=confusion,
     )
     imputed = attribute.best(_prior(prior, len(candidates), attribute))
-    truth = attribute.truth(candidates.inputs)
     groups = [
         _successes(attribute, guesses.values[rows], imputed[rows], truth[rows], level)
         for rows in (candidates.members, ~candidates.members)

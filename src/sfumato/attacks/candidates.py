@@ -66,6 +66,7 @@ class Candidates:
             validation.fail("candidates", "as many inputs as labels and marks", sizes)
         for name, value in (("inputs", inputs), ("labels", labels), ("members", members)):
             object.__setattr__(self, name, value)
+        _refuse_empty(inputs)
         _refuse_shared(inputs[members], inputs[~members])
 
     @classmethod
@@ -137,6 +138,15 @@ def _common(one: np.dtype[Any], other: np.dtype[Any]) -> np.dtype[Any]:
     """The type in which rows are compared: the coarsest float, else one that holds both."""
     floats = [kind for kind in (one, other) if kind.kind == "f"]
     return min(floats, key=lambda kind: kind.itemsize) if floats else np.result_type(one, other)
+
+
+def _refuse_empty(inputs: NDArray[Any]) -> None:
+    """A row without any number is no example; an attack on it would read as if nothing leaked."""
+    if inputs.dtype.kind != "f" or not inputs.size:
+        return
+    empty = int(np.isnan(inputs).reshape(len(inputs), -1).all(axis=1).sum())
+    if empty:
+        validation.fail("inputs", "examples with a number in each", f"NaN alone in {empty} rows")
 
 
 def _refuse_shared(inside: NDArray[Any], outside: NDArray[Any]) -> None:

@@ -88,8 +88,11 @@ class Finding:
         found = f"at least {self.bound} ({sure})"
         if self.claim is None:
             return found
-        word = "REFUTES" if self.refuted else "consistent with"
-        return f"{found}: {word} the claimed epsilon {round_up(self.claim.epsilon):.10g}"
+        claimed = f"the claimed epsilon {round_up(self.claim.epsilon):.10g}"
+        if not self.refuted:
+            return f"{found}: consistent with {claimed}"
+        event = self.facts.get("event")  # what a refutation rests on, for whoever looks for the bug
+        return f"{found}: REFUTES {claimed}" + (f", by the event '{event}'" if event else "")
 
     def _repr_html_(self) -> str:
         rows: list[tuple[str, object]] = [

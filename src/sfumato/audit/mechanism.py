@@ -202,6 +202,8 @@ def _drawn(draw: Draw, value: Any, number: int) -> Any:
     outputs = as_outputs(draw(value, number))
     if len(outputs) != number:
         validation.fail("draw", f"a function that returns {number} outputs if asked", len(outputs))
+    if outputs.dtype != object and bool(np.isnan(outputs).all()):
+        validation.fail("draw", "a function that returns numbers or outcomes", "NaN in every draw")
     return outputs
 
 

@@ -21,7 +21,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr
+from scipy.special import bdtr, ndtr
 
 from sfumato.audit.findings import Finding, stated_delta
 from sfumato.audit.guesses import epsilon_from_guesses, gaussian_from_guesses
@@ -29,8 +29,9 @@ from sfumato.core import validation
 from sfumato.core.gaussian_profile import least_multiplier
 from sfumato.core.guarantee import Guarantee
 
-__all__ = ["Analysis", "audit_scores", "planned_guesses"]
+__all__ = ["Analysis", "audit_scores", "planned_guesses", "refuse_nan"]
 
+_UNFAIR = 1e-9  # fair coins fall as unevenly as this once in so many times
 _FRACTIONS = tuple(2.0**-k for k in range(10))
 _Bound = Callable[[int, int, int, float, float], float]
 
@@ -67,7 +68,8 @@ def audit_scores(
 
     Args:
         scores: one for each canary, higher where inclusion is more likely.
-        included: the coins, fair and independent, that decided.
+        included: the coins, fair and independent, that decided. Coins that cannot have been fair
+            are refused: no bound follows from them.
         delta: at which; by default the claim's.
         claim: what training promises for a canary, that is for one unit, added or removed.
         confidence: of the whole procedure.
@@ -144,4 +146,17 @@ def _checked(
         validation.fail("scores", "one number for each of at least two canaries", values.shape)
     if bits.shape != values.shape or bits.dtype != np.bool_:
         validation.fail("included", f"{len(values)} booleans", f"{bits.dtype} of {bits.shape}")
-    return np.nan_to_num(values, nan=-np.inf, posinf=np.inf, neginf=-np.inf), bits
+    refuse_nan("scores", values)
+    heads = int(bits.sum())
+    if 2 * bdtr(min(heads, len(bits) - heads), len(bits), 0.5) < _UNFAIR:
+        told = f"{heads} of {len(bits)} True"
+        validation.fail("included", "fair and independent coins, one for each canary", told)
+    return values, bits
+
+
+def refuse_nan(name: str, values: NDArray[np.float64]) -> None:
+    """A score that is no number says nothing, and must not read as if nothing leaked."""
+    missing = int(np.isnan(values).sum())
+    if missing:
+        told = f"NaN in {missing} of {len(values)}"
+        validation.fail(name, "numbers (did training diverge?)", told)

@@ -23,7 +23,7 @@ from sfumato.audit.intervals import (
     gaussian_epsilon_from_counts,
     mu_from_counts,
 )
-from sfumato.audit.one_run import Analysis
+from sfumato.audit.one_run import Analysis, refuse_nan
 from sfumato.core import validation
 from sfumato.core.guarantee import Guarantee
 
@@ -143,4 +143,5 @@ def _scores(name: str, values: ArrayLike) -> NDArray[np.float64]:
     found = np.asarray(values, np.float64)
     if found.ndim != 1 or len(found) < 4:
         validation.fail(name, "one score for each of at least four games", found.shape)
-    return np.nan_to_num(found, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+    refuse_nan(name, found)
+    return found

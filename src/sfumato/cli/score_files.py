@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import codecs
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,9 +76,18 @@ def _columns(option: str, path: Path) -> Mapping[str, Sequence[Any] | NDArray[An
 
 
 def _of_csv(option: str, path: Path) -> Mapping[str, list[str]]:
-    """A first line of numbers alone is no header, and then there must be one column."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = [row for row in csv.reader(file) if row]
+    """A first line of numbers alone is no header, and then there must be one column.
+
+    One line is one row, as in :mod:`sfumato.data.delimited`.
+    """
+    from sfumato.data.delimited import fields_of
+
+    text = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+    lines = (line.removesuffix(b"\r") for line in text.split(b"\n"))
+    try:
+        rows = [[cell.decode() for cell in fields_of(line, b",")] for line in lines if line]
+    except UnicodeDecodeError:
+        raise ValueError(f"{option} must be in UTF-8, and {path} is not") from None
     if not rows:
         raise ValueError(f"{option} must have one or more lines, got none in {path}")
     header = [] if all(map(_is_number, rows[0])) else [name.strip() for name in rows.pop(0)]

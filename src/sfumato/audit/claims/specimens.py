@@ -19,6 +19,8 @@ from sfumato.mechanisms.sampling import add_gaussian
 __all__ = [
     "clip_each",
     "clip_the_batch",
+    "masked_sum",
+    "masks_in_order",
     "mean_of_the_batch",
     "noise_for_the_mean",
     "noise_of_the_workers",
@@ -103,6 +105,23 @@ def one_noise_for_all(
     """
     total = clip_each(gradients, clip).sum(axis=0)
     return total + _seen(np.zeros(1), noise * clip, count, coins)
+
+
+def masked_sum(gradients: Gradients, kept: NDArray[np.bool_], clip: float) -> NDArray[np.float64]:
+    """The sum of clipped gradients of weights behind Dropout(0.5), before noise.
+
+    Row i of ``kept`` says which inputs of row i stay; those are doubled. The fault is not here: it
+    is in who else has the masks.
+    """
+    return clip_each(2 * gradients * kept, clip).sum(axis=0)
+
+
+def masks_in_order(rows: int, width: int, seed: int) -> NDArray[np.bool_]:
+    """Fault: the masks of a batch, one row after another, from a generator with a known seed.
+
+    One row more at the front, and every later row gets the mask of its neighbour.
+    """
+    return np.random.default_rng(seed).random((rows, width)) < 0.5
 
 
 def _seen(centre: NDArray[np.float64], deviation: float, count: int, coins: Coins) -> Outputs:

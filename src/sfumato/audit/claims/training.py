@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincc, log_ndtr, ndtr
+from scipy.stats import binom
 
 from sfumato.accounting.account import account
 from sfumato.audit.claims import specimens
@@ -206,6 +208,69 @@ def noise_of_the_mean_on_the_sum() -> Claim:
         holds=claimed,
         corrected_audit=lambda: audit_specimen(corrected, lot, joined, claimed),
         kind=Kind.SAMPLED,
+    )
+
+
+@register
+def masks_from_a_public_seed() -> Claim:
+    """Two thousand gradients of +1 and -1 in turns, behind Dropout(0.5), and one more in front.
+
+    Noise is secret. Masks are not: of either table everybody can compute the sum without noise.
+    With the row in front each mask goes to the next row, whose gradient has the other sign.
+
+    With secret masks each row counts or not by a coin of its own: the sum is that of a binomial
+    number of rows, and one row more is one coin more.
+    """
+    noise, clip, rows, seed = 8.0, 1.0, 2_000, 0
+    claimed, joined = _step_promise(noise), np.where(np.arange(rows + 1) % 2, -1.0, 1.0)[:, None]
+    joined_law = binom.pmf(np.arange(rows + 2), rows + 1, 0.5)
+    law = binom.pmf(np.arange(rows + 1), rows, 0.5)
+
+    def audit() -> Finding:
+        first, second = (
+            float(specimens.masked_sum(lot, specimens.masks_in_order(len(lot), 1, seed), clip)[0])
+            for lot in (joined, joined[1:])
+        )
+        apart = abs(first - second)
+        found = audit_half_lines(
+            lambda t: ndtr((apart - t) / (noise * clip)),
+            lambda t: ndtr(-t / (noise * clip)),
+            np.linspace(-10 * noise, apart + 10 * noise, 20_001),
+            claim=claimed,
+        )
+        return replace(found, facts={**found.facts, "apart_in_clips": apart / clip})
+
+    def mixed(law: _Floats, start: int) -> Callable[[_Floats], _Floats]:
+        """A number of that law, counted from ``start``, with noise."""
+        values = (start + np.arange(len(law)))[:, None] * clip
+        return lambda t: law @ ndtr((values - t) / (noise * clip))
+
+    def corrected_audit() -> Finding:
+        """Kept rows with +1 and left-out rows with -1 are a binomial number of all of them."""
+        return audit_half_lines(
+            mixed(joined_law, -rows // 2),
+            mixed(law, -rows // 2),
+            np.linspace(-250.0, 250.0, 1_001),
+            claim=claimed,
+            accuracy=1e-9,
+        )
+
+    return Claim(
+        name="masks-from-a-public-seed",
+        title="Dropout under a seed that others know",
+        statement="Noise and lots from a secure generator, and each example's gradient clipped to "
+        "C, make noise multiplier σ, whatever the network. (Here one weight behind Dropout(0.5), "
+        "whose masks come from seed 0; σ = 8, one step of 2,000 records or one more.)",
+        source="Opacus 1.6.0, `PrivacyEngine`, `secure_mode`: “uses secure random number generator "
+        "for noise and shuffling”; masks are drawn from torch's global generator, which scripts "
+        "seed, and which Hugging Face's `Trainer` seeds with 42",
+        claimed=claimed,
+        audit=audit,
+        corrected="Masks that nobody knows, fresh in every batch; one record more is then one "
+        "record more:",
+        holds=claimed,
+        corrected_audit=corrected_audit,
+        kind=Kind.EXACT,
     )
 
 
