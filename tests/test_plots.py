@@ -30,7 +30,8 @@ GNMAX = GaussianMax(40.0)
 
 
 def legend(figure, place=0):
-    return [text.get_text() for text in figure.axes[place].get_legend().get_texts()]
+    beside = figure.axes[place].get_legend() or figure.legends[0]  # or below the axes
+    return [text.get_text() for text in beside.get_texts()]
 
 
 def titled(figure):

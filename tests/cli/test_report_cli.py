@@ -183,6 +183,7 @@ def test_runs_of_the_same_name_are_told_apart(done, trained, folder):
         ("list.json -o new/x.html", "list.json must be an answer of sfumato query"),
         ("secret.json -o new/x.html", "secret.json must be an answer of sfumato query"),
         ("damaged -o new/x.html", "damaged/record.json must be JSON"),
+        ("killed -o new/x.html", "killed must have ended, but there is no record.json"),
         ("runs/a runs/../runs/a -o new/x.html", "must be given once"),
         ("runs/a --dataset people -o new/x.html", "give --ledger, too"),
         ("runs/a --ledger absent.db -o new/x.html", "absent.db"),
@@ -192,6 +193,7 @@ def test_runs_of_the_same_name_are_told_apart(done, trained, folder):
 def test_what_is_refused(run, trained, asked, folder, arguments, message):
     (folder / "empty").mkdir(exist_ok=True)
     (folder / "damaged").mkdir(exist_ok=True)
+    (folder / "killed/curator").mkdir(parents=True, exist_ok=True)
     (folder / "damaged/record.json").write_text("{")
     (folder / "broken.json").write_text("{")
     (folder / "nan.json").write_text('{"query": {}, "rows": [NaN]}')

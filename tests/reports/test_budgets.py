@@ -95,13 +95,66 @@ def test_one_of_several_in_a_file_is_left_out():
 def test_the_curator_sees_them_stamped():
     blocks = budgets.statistics([sources(answer(private=False))], public=False)
     assert len(blocks[0].rows) == 1
-    assert blocks[1].text[0] == NOT_PRIVATE
+    assert [block.text[0] for block in blocks if getattr(block, "kind", "") == "warning"] == [
+        NOT_PRIVATE
+    ]
 
 
 def test_all_private_answers_are_shown_without_a_note():
     blocks = budgets.statistics([sources(answer())], public=True)
-    assert len(blocks) == 2
-    assert "left out" not in str(blocks[1].text)
+    assert len(blocks) == 3
+    assert "left out" not in str([block.text for block in blocks[1:]])
+
+
+# --- what statistics promise ----------------------------------------------------------------------
+
+
+def said(block):
+    items = block.items if hasattr(block, "items") else [block.text]
+    return " ".join("".join(map(str, item)) if isinstance(item, tuple) else item for item in items)
+
+
+def test_statistics_promise_in_plain_words_what_they_cost_together():
+    """Randomised response of epsilon 1 reaches both limits, so no smaller ones would be true."""
+    both = [sources(answer(epsilon=0.4)), sources(answer(epsilon=0.6), "mean.json")]
+    lead, bullets = budgets.promised(both)
+    assert said(lead).startswith("All of these statistics together: epsilon 1 at delta 0 (add or")
+    numbers = [piece.value for item in bullets.items for piece in item if hasattr(piece, "value")]
+    assert numbers == pytest.approx([math.e / (1 + math.e), 0.01 * math.e])
+    assert "everything of yours" in said(bullets)
+    assert "a record" not in said(bullets)
+    sources_of = {
+        piece.source for item in bullets.items for piece in item if hasattr(piece, "source")
+    }
+    assert sources_of == {
+        "computed from count.json#/epsilon, count.json#/delta, mean.json#/epsilon, mean.json#/delta"
+    }
+
+
+def test_statistics_about_other_units_or_relations_are_not_added_up():
+    answers = [answer(), answer(unit="visit"), answer(neighbours="replace-one", delta=0.5)]
+    blocks = budgets.promised([sources(one) for one in answers])
+    assert len(blocks) == 6
+    assert "That there is such a place" in said(blocks[5])
+    (_, coin), (_, found) = [
+        [piece.value for item in block.items[:2] for piece in item if hasattr(piece, "value")]
+        for block in (blocks[1], blocks[5])
+    ]
+    factor = math.exp(0.5)
+    assert coin == pytest.approx(0.01 * factor)
+    assert found == pytest.approx(min(0.01 * factor + 0.5, 1 - 0.49 / factor))
+
+
+def test_statistics_with_known_noise_promise_nothing():
+    assert budgets.promised([sources(answer(private=False))]) == []
+    assert "What these statistics promise" not in [
+        section.heading
+        for section in privacy_card([], answers=[sources(answer(private=False))]).sections
+    ]
+    headings = [
+        section.heading for section in privacy_card([], answers=[sources(answer())]).sections
+    ]
+    assert headings == ["Statistics that were released", "What these statistics promise"]
 
 
 # --- budgets --------------------------------------------------------------------------------------

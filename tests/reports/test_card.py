@@ -66,7 +66,7 @@ def test_all_three_editions_have_the_same_sections(runs):
     headings = [section.heading for section in document.sections]
     assert headings == [
         "The guarantee", "What it promises to somebody in the data", "What it does not promise",
-        "The whole guarantee", "Could a record be reconstructed?", "How well it works",
+        "The whole guarantee", "Could your record be reconstructed?", "How well it works",
         "How it was made", "How to make another",
     ]  # fmt: skip
     for make in FORMATS:

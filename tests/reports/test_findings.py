@@ -56,14 +56,15 @@ def test_the_strongest_attack_surely_finds_the_most_where_false_alarms_are_rare(
 
 def test_every_attack_is_in_the_table(known):
     blocks = findings.memberships({"private": sources(known)})
-    picture, table = blocks
+    picture, table, sure = blocks
     assert isinstance(picture, Picture)
+    assert "confidence of 95.0 %" in words(sure)  # once, not in every row
     attacks = known[findings.MEMBERSHIP]["attacks"]
     assert [row[0].value for row in table.rows] == [attack["attack"] for attack in attacks]
     assert [row[1].value for row in table.rows] == [attack["auc"] for attack in attacks]
     limits = [[low.value, high.value] for low, _, high in (row[2] for row in table.rows)]
     assert limits == [attack["auc_interval"] for attack in attacks]
-    assert {row[5] for row in table.rows} == {"too few others to tell"}  # 120 cannot show 0.1 %
+    assert {row[4] for row in table.rows} == {"too few others to tell"}  # 120 cannot show 0.1 %
 
 
 def test_what_is_found_is_looked_up_by_its_rate_not_its_place(known):
@@ -94,10 +95,11 @@ def test_the_forbidden_part_is_that_of_the_whole_claim(known):
 
 
 def test_an_attack_above_the_claim_is_a_warning(known):
-    assert not [b for b in findings.memberships({"p": sources(known)}) if isinstance(b, Paragraph)]
+    quiet = only(findings.memberships({"p": sources(known)}), Paragraph)
+    assert [block.kind for block in quiet] == ["note"]
     known[findings.MEMBERSHIP]["attacks"][1]["exceeds_claim"] = True
     blocks = findings.memberships({"private": sources(known)})
-    (warning,) = only(blocks, Paragraph)
+    warning, _ = only(blocks, Paragraph)
     assert warning.kind == "warning"
     assert "more than the claim allows" in words(warning)
 
@@ -110,7 +112,17 @@ def test_what_was_not_attacked_is_missing_with_a_remedy(known):
     assert len(only(findings.memberships(runs), Picture)) == 1
 
 
+def test_nobody_is_exposed_where_no_attack_tells(known):
+    """Scores of a private run are noise: who has the largest is nobody in particular."""
+    assert all(one["auc_interval"][0] < 0.5 for one in known[findings.MEMBERSHIP]["attacks"])
+    (told,) = findings.most_exposed({"private": sources(known)})
+    assert isinstance(told, Paragraph)
+    assert "nobody is shown" in words(told)
+
+
 def test_the_most_exposed_as_pictures_or_rows(known):
+    for attack in known[findings.MEMBERSHIP]["attacks"]:
+        attack["auc_interval"] = [0.51, 0.6]
     (picture,) = findings.most_exposed({"private": sources(known)})
     assert isinstance(picture, Picture)
     assert picture.source.endswith("/pictures")
@@ -127,7 +139,8 @@ def test_the_most_exposed_as_pictures_or_rows(known):
 
 
 def test_pictures_of_classes(known):
-    picture, table = findings.inversions({"private": sources(known)})
+    picture, table, sure = findings.inversions({"private": sources(known)})
+    assert "Limits hold with a confidence of" in words(sure)
     judged = known[findings.INVERSION]["recognition"]
     assert table.rows[0][1].value == judged["accuracy"]
     assert isinstance(picture, Picture)

@@ -47,7 +47,7 @@ def test_a_band_has_the_colour_of_its_curve_and_its_limits(tmp_path):
     assert band.get_facecolor()[0, :3] == pytest.approx(_rgb(line(axes, "loss").get_color()))
     corners = {tuple(point) for point in band.get_paths()[0].vertices.round(9).tolist()}
     assert {(0.01, 0.5), (0.01, 0.7), (0.001, 0.3), (0.001, 1e-5)} <= corners
-    assert words(axes.get_legend())[-1] == "limits, each at its rate"
+    assert words(figure.legends[0])[-1] == "limits, each at its rate"
     assert save(figure, tmp_path / "roc.png").stat().st_size > 5000
     with pytest.raises(ValueError, match="a band's label must be one of"):
         membership_roc_figure([CURVE], [("gone", rates, rates, rates)])
@@ -75,9 +75,19 @@ def test_many_curves_are_told_apart():
     assert words(legend)[-8:] == names
     looks = {(line.get_color(), line.get_linestyle()) for line in axes.lines[-8:]}
     assert len(looks) == 8
-    few = membership_roc_figure([(name, *CURVE[1:]) for name in names[:4]])
-    assert few.axes[0].get_legend() is not None
-    assert not few.legends
+
+
+def test_a_claim_is_drawn_for_its_own_curve_alone():
+    """What epsilon 1 forbids says nothing about a run of epsilon 3 on the same axes."""
+    curves = [(name, *CURVE[1:]) for name in ("one", "three", "plain")]
+    (axes,) = membership_roc_figure(curves, claims={"one": (1.0, 0.0), "three": (3.0, 0.0)}).axes
+    assert not [one for one in axes.collections if isinstance(one, PolyCollection)]  # no shade
+    for name, epsilon in (("one", 1.0), ("three", 3.0)):
+        bound = line(axes, f"most for {name}")
+        assert bound.get_color() == line(axes, name).get_color()
+        assert bound.get_linestyle() == "--"
+        assert bound.get_ydata()[0] == pytest.approx(math.exp(epsilon) * 1e-4)
+    assert "most for plain" not in [one.get_label() for one in axes.lines]
 
 
 def test_scores_on_log_shares_with_their_threshold(tmp_path):

@@ -7,6 +7,7 @@ from scipy.stats import norm
 
 from sfumato.accounting import account, privacy_profile
 from sfumato.core.events import (
+    CutSampledEvent,
     EpsilonDeltaEvent,
     GaussianEvent,
     LaplaceEvent,
@@ -175,7 +176,7 @@ def test_the_first_rows_are_a_table_of_their_own(gaussian_record, neighbours, ro
     on_record = {"test_set": "none", "data": {"name": "x", "rows": rows}}
     known = gaussian_record(event=event, guarantee=account(event, 1e-5), facts=on_record)
     text = said(promises.limits(sources(known)))
-    assert ("The first 200 records of a larger table" in text) == told
+    assert ("The first 200 rows of a larger table" in text) == told
     assert ("is a replacement among those taken" in text) == told
 
 
@@ -204,9 +205,15 @@ def test_cut_lots_hold_up_to_the_claimed_epsilon_alone(gaussian_record, claimed,
     assert (at_one_in_a_million > 1.001 * power(1.0, 1e-6)) == (largest < touches_at)
 
 
-def test_lots_that_are_not_cut_hold_at_every_epsilon(gaussian_record):
+def test_lots_that_cost_no_delta_hold_at_every_epsilon(gaussian_record):
     record = cut_record(gaussian_record, most=None)
     assert len(promises.deltas(sources(record))[0].rows) == 4
+    event = CutSampledEvent(GaussianEvent(4.0), 0.5)  # the cut is accounted in it
+    plan = {"lots": {"max_size": 30}, "claimed_epsilon": None}
+    own = gaussian_record(
+        event=event, guarantee=account(event, 1e-5), parameters={"plan": plan}
+    )  # fmt: skip
+    assert len(promises.deltas(sources(own))[0].rows) == 4
 
 
 def test_words_hold_no_digits(gaussian_record):

@@ -188,6 +188,13 @@ def make_report(found: Gathered, edition: str, title: str | None = None) -> Docu
     more = found.ledgers, found.answers
     runs = found.runs.items()
     if edition == "publishable":
+        ended = any((path / "record.json").is_file() for _, path in runs)
+        if runs and not ended and not found.answers and not found.ledgers:
+            raise ValueError(
+                f"{', '.join(found.runs)} must have ended, but there is no record.json: until then "
+                "all that is known is the curator's (--edition curator). Go on with a run that was "
+                "cut off by sfumato train resume"
+            )
         return privacy_card([PublicRun.read(path, name) for name, path in runs], *more, **named)
     return curator_report([CuratorRun.read(path, name) for name, path in runs], *more, **named)
 

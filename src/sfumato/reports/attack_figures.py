@@ -6,7 +6,7 @@ What they show was measured with private data: they are for the curator, as the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -31,11 +31,13 @@ def roc_figure(
     lowest: float = 1e-3,
     title: str = "Who was in the data? Exact averages tell, private ones do not",
     delta: float = 0.0,
+    claims: Mapping[str, tuple[float, float]] | None = None,
 ) -> Figure:
     """Members found against false alarms, both on log axes, where low rates can be seen.
 
     ``epsilon``: also shade what no attack on an (epsilon, delta)-DP release reaches. With a the
     rate of false alarms, that is above min(e^eps a + delta, 1 - e^-eps (1 - delta - a), 1).
+    ``claims``: of single curves, by their labels; each bound is dashed in its curve's colour.
     """
     figure, axes = new_figure(
         title, "false alarms (log scale)", "members found (log scale)", (7.2, 5.0)
@@ -43,14 +45,18 @@ def roc_figure(
     rates = np.geomspace(lowest, 1, 200)
     axes.plot(rates, rates, color=INK, linewidth=1, linestyle=":", label="guessing")
     if epsilon is not None:
-        near = math.exp(min(epsilon, 700.0)) * rates + delta
-        bound = np.minimum(near, 1 - math.exp(-epsilon) * (1 - delta - rates)).clip(max=1.0)
+        bound = _bound(rates, epsilon, delta)
         name = f"bound at epsilon {epsilon:g}" + (f", delta {delta:g}" if delta else "")
         axes.plot(rates, bound, color=PALE, linewidth=1.5, label=name)
         axes.fill_between(rates, bound, 1.0, color=PALE, alpha=0.25, linewidth=0)
     for colour, (label, alarms, found) in zip(_colours(len(curves)), curves, strict=True):
         x, y = _steps(alarms, found, lowest)
         axes.plot(x, y, color=colour, linewidth=2, label=label)
+        if label in (claims or {}):
+            axes.plot(
+                rates, _bound(rates, *(claims or {})[label]), color=colour, linewidth=1.2,
+                linestyle="--", label=f"most for {label}",
+            )  # fmt: skip
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(lowest, 1)
@@ -59,6 +65,12 @@ def roc_figure(
         axis.set_major_formatter(_per_cent())
     axes.legend(loc="lower right", frameon=True, facecolor="white", edgecolor="none")
     return figure
+
+
+def _bound(rates: NDArray[np.float64], epsilon: float, delta: float) -> NDArray[np.float64]:
+    """The most members that are found at each rate of false alarms, whatever the attack."""
+    near = math.exp(min(epsilon, 700.0)) * rates + delta
+    return np.minimum(near, 1 - math.exp(-epsilon) * (1 - delta - rates)).clip(max=1.0)
 
 
 def _steps(

@@ -6,24 +6,35 @@ the answer's file, or what ``sfumato ledger show DATASET --json`` says.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.records import NOT_PRIVATE
-from sfumato.reports.documents import Block, Cell, Missing, Paragraph, Table
+from sfumato.reports.documents import (
+    Block,
+    Bullets,
+    Cell,
+    Missing,
+    Paragraph,
+    Table,
+    recorded,
+)
 from sfumato.reports.facts import (
     Fact,
     NotOnRecord,
     Sources,
     at_least_text,
+    at_most_text,
     delta_text,
     epsilon_text,
     interval_texts,
-    number_text,
     pointer,
 )
+from sfumato.reports.findings import surely
+from sfumato.reports.wording import words_for
 
-__all__ = ["STATUS", "all_private", "budgets", "statistics"]
+__all__ = ["STATUS", "all_private", "budgets", "promised", "statistics"]
 
 STATUS = "status"
 """The name of the record that :func:`budgets` reads."""
@@ -68,6 +79,7 @@ def statistics(answers: Sequence[Sources], *, public: bool) -> list[Block]:
     """
     rows: list[tuple[Cell, ...]] = []
     more: list[Block] = []
+    confident: list[tuple[Sources, str]] = []
     if public and any(_left_out(one) for one in answers):
         text = (
             "Answers with seeded test coins are left out: anyone can subtract their noise, and "
@@ -82,16 +94,84 @@ def statistics(answers: Sequence[Sources], *, public: bool) -> list[Block]:
                 found, notes = _answer(one, place)
                 rows += found
                 more += notes
+                if any(row[3] for row in found) and one.has(f"{place}/confidence"):
+                    confident.append((one, f"{place}/confidence"))
         except NotOnRecord as missing:
             more.append(Missing(str(missing)))
     if not rows:
         return more
     note = "Intervals are those of the noise alone: the data themselves may be a sample."
     headings = (
-        "asked", "of", "answer", "interval", "confidence", "protects", "what is compared",
-        "epsilon", "delta",
+        "asked", "of", "answer", "interval", "protects", "what is compared", "epsilon", "delta",
     )  # fmt: skip
-    return [Table(headings, rows), *more, Paragraph(note, "note")]
+    sure = surely(confident, "Intervals hold")
+    return [Table(headings, rows), *sure, *more, Paragraph(note, "note")]
+
+
+def promised(answers: Sequence[Sources]) -> list[Block]:
+    """What all private answers together promise, in plain words, for each unit and relation.
+
+    Their epsilons and deltas are added up, which always holds. With (epsilon, delta), whoever is
+    wrong about a share a of the others finds at most min(e^epsilon a + delta,
+    1 - e^-epsilon (1 - delta - a)) of those looked for (Kairouz, Oh and Viswanath,
+    arXiv:1311.0776, theorem 2.1), and names the side of a fair coin with a chance of at most
+    (e^epsilon + delta) / (e^epsilon + 1).
+    """
+    sums: dict[tuple[str, Neighbours], list[tuple[Sources, str]]] = {}
+    for one in answers:
+        try:
+            for place in _places(one):
+                if one.raw(f"{place}/private") is True:
+                    of = (str(one.raw(f"{place}/unit")), _relation(one, place))
+                    sums.setdefault(of, []).append((one, place))
+        except NotOnRecord:
+            continue  # the table of answers says what is missing
+    return [
+        block
+        for (unit, relation), places in sums.items()
+        for block in recorded(lambda u=unit, r=relation, p=places: _promised(u, r, p))
+    ]
+
+
+def _promised(
+    unit: str, relation: Neighbours, places: Sequence[tuple[Sources, str]]
+) -> list[Block]:
+    parts = [(one.fact(f"{at}/epsilon"), one.fact(f"{at}/delta")) for one, at in places]
+    with places[0][0].reading(f"{places[0][1]}/epsilon"):
+        epsilon = math.fsum(float(part[0].value) for part in parts)
+        delta = math.fsum(float(part[1].value) for part in parts)
+    source = "computed from " + ", ".join(fact.source for part in parts for fact in part)
+    words, factor = words_for(unit, relation), math.exp(min(epsilon, 700.0))
+
+    def at_most(value: float) -> Fact:
+        return Fact(min(value, 1.0), at_most_text(min(value, 1.0)), source)
+
+    right = at_most((factor + delta) / (factor + 1))
+    found = at_most(min(factor * 0.01 + delta, 1 - (0.99 - delta) / factor))
+    together = (
+        "All of these statistics together: epsilon ",
+        Fact(epsilon, epsilon_text(epsilon), source), " at delta ",
+        Fact(delta, delta_text(delta), source), f" ({relation.describe(unit)}).",
+    )  # fmt: skip
+    (coin, other), (looked_for, of_whom) = words.coin, words.found
+    bullets = Bullets(
+        [
+            (
+                coin, f"{words.own}{other}. Whoever sees the statistics, and knows {words.knows}, "
+                "names the side of the coin with a chance of at most ", right, " of being right. "
+                "Guessing alone is right half of the time.",
+            ),
+            (looked_for, found, f"{of_whom} {words.at_random}"),
+            *words.not_hidden,
+            words.general,
+        ]
+    )  # fmt: skip
+    return [Paragraph(together, "lead"), bullets]
+
+
+def _relation(answer: Sources, place: str) -> Neighbours:
+    with answer.reading(f"{place}/neighbours"):
+        return Neighbours.parse(answer.raw(f"{place}/neighbours"))
 
 
 def all_private(answers: Sources) -> bool:
@@ -150,13 +230,10 @@ def _row(answer: Sources, place: str, row: int) -> tuple[Cell, ...]:
         keys = [pointer(str(key)) for key in answer.raw(f"{place}/keys")]
     group = [answer.fact(f"{at}/{key}") for key in keys if answer.has(f"{at}/{key}")]
     value, spread = _value(answer, at)
-    said: tuple[Cell, ...] = ("", "", "", "", "")
+    said: tuple[Cell, ...] = ("", "", "", "")
     if row == 0:
-        sure: Cell = ""
-        if spread and answer.has(f"{place}/confidence"):
-            sure = answer.fact(f"{place}/confidence", number_text)
         said = (
-            sure, answer.fact(f"{place}/unit", lambda unit: f"one {unit}"),
+            answer.fact(f"{place}/unit", lambda unit: f"one {unit}"),
             _compared(answer, place), answer.fact(f"{place}/epsilon", epsilon_text),
             answer.fact(f"{place}/delta", delta_text),
         )  # fmt: skip

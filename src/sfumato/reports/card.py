@@ -144,6 +144,9 @@ def release_sections(
         heading = "Statistics that were released"
         made = recorded(lambda: budgets.statistics(answers, public=public))
         found.append(Section(heading, made))
+        promised = recorded(lambda: budgets.promised(answers))
+        if promised:
+            found.append(Section("What these statistics promise", promised))
     return found
 
 

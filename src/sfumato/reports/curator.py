@@ -117,7 +117,8 @@ def _overview(runs: Sequence[CuratorRun]) -> list[Block]:
     rows: list[Sequence[Cell]] = [_overview_row(run.name, run.sources) for run in runs]
     headings = (
         "run", "epsilon claimed", result_heading([run.sources for run in runs]),
-        "strongest attack", "its AUC", "members found at one false alarm in a hundred",
+        "strongest attack", "its AUC (limits)",
+        "members found at one false alarm in a hundred (limits)",
         "audited, epsilon at least",
     )  # fmt: skip
     note = (
@@ -145,8 +146,8 @@ def _overview_row(name: str, sources: Sources) -> tuple[Cell, ...]:
         try:
             at = findings.best_attack(sources)
             attack = (
-                cell(f"{at}/attack"), cell(f"{at}/auc", findings.rate_text),
-                findings.power(sources, at),
+                cell(f"{at}/attack"), findings.with_limits(sources, f"{at}/auc"),
+                findings.power(sources, at, limits=True),
             )  # fmt: skip
         except NotOnRecord:
             pass
@@ -186,29 +187,40 @@ def _accuracies(runs: Sequence[CuratorRun]) -> list[Block]:
         if not tells_numbers(run.sources) and isinstance(accuracy := _accuracy(run.sources), Fact)
     ]
     series: dict[str, list[tuple[float, float, float | None]]] = {}
-    baselines: list[float] = []
+    plain: dict[str, float] = {}
     for name, sources, accuracy in known:
+        of, value = _network(sources, name), float(accuracy.value)
         if promises_something(sources) and is_sound(sources):
             epsilon = round_up(float(sources.raw(_EPSILON)), 3)
-            point = (epsilon, float(accuracy.value), None)
-            series.setdefault(_network(sources, name), []).append(point)
+            series.setdefault(of, []).append((epsilon, value, None))
         elif promises_something(sources) is False:
-            baselines.append(float(accuracy.value))
+            plain[of] = max(value, plain.get(of, 0.0))
     if not series:
         return [Paragraph("No run with a guarantee has an accuracy on record.", "note")]
     if len(known) == 1:
         return [Paragraph("One run alone shows no cost: add one without privacy.", "note")]
     if len({_data(sources) for _, sources, _ in known}) > 1:
         return [Paragraph("Runs on different data are not compared here.", "note")]
+    baselines = {as_label(of): value for of, value in plain.items() if of in series}
     figure = accuracy_by_epsilon_figure(
         {as_label(name): points for name, points in series.items()},
         title="Accuracy at each epsilon",
-        baseline=max(baselines, default=None),
-    )  # fmt: skip
+        baselines=baselines,
+    )
     figure.set_size_inches(4.8, 3.5)
     figure.axes[0].set_ylabel("accuracy, test set")
     alt = "Accuracy on the test set against the epsilon claimed, one point a run"
-    return [Picture(figure, alt, ", ".join(accuracy.source for *_, accuracy in known))]
+    blocks: list[Block] = [
+        Picture(figure, alt, ", ".join(accuracy.source for *_, accuracy in known))
+    ]
+    alone = [of for of in series if of not in plain]
+    if alone:  # another kind of model without privacy would tell of the model, not of privacy
+        text = (
+            f"What privacy costs is not known for {', '.join(alone)}: no run without privacy "
+            "trains the same kind of model. Add one with the same model and features."
+        )
+        blocks.append(Paragraph(text, "note"))
+    return blocks
 
 
 def _network(sources: Sources, name: str) -> str:

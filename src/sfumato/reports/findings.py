@@ -32,7 +32,7 @@ from sfumato.reports.promises import is_sound, promises_something, protects_labe
 
 __all__ = [
     "AUDIT", "INVERSION", "MEMBERSHIP", "audits", "best_attack", "inversions", "memberships",
-    "most_exposed", "power", "rate_text",
+    "most_exposed", "power", "rate_text", "surely", "with_limits",
 ]  # fmt: skip
 
 AUDIT, INVERSION, MEMBERSHIP = (
@@ -84,6 +84,16 @@ def _found(sources: Sources, at: str) -> float:
         return 0.0
 
 
+def _tells(run: Sources, at: str) -> bool:
+    """Whether an attack surely does better than guessing, over all or at few false alarms."""
+    if _found(run, at) > _LOW_RATES[0]:
+        return True
+    place = f"{at}/auc_interval/0"
+    if not _is_number(run, place):  # of a file that has no limits: what there is, is shown
+        return True
+    return float(run.raw(place)) > 0.5
+
+
 def _count(sources: Sources, place: str) -> int:
     found = sources.raw(place)
     if not isinstance(found, list):
@@ -128,21 +138,23 @@ def _curve(run: Sources) -> tuple[Sequence[float], Sequence[float], int]:
 def _curves(
     runs: Named, curves: Mapping[str, tuple[Sequence[float], Sequence[float], int]]
 ) -> Picture:
-    """Every run's strongest attack, on log axes, and what the strictest claim forbids."""
+    """Every run's strongest attack, on log axes, and what each run's own claim forbids."""
     others = min(count for *_, count in curves.values())
-    claims = [claim for name in curves if (claim := _claim(runs[name])) is not None]
-    strictest = min(claims, default=None)
+    claims = {name: claim for name in curves if (claim := _claim(runs[name])) is not None}
+    alone = next(iter(claims.values())) if len(curves) == len(claims) == 1 else None
     figure = membership_roc_figure(
         [(as_label(name), alarms, found) for name, (alarms, found, _) in curves.items()],
-        epsilon=None if strictest is None else strictest[0],
-        delta=0.0 if strictest is None else strictest[1],
+        epsilon=None if alone is None else alone[0], delta=0.0 if alone is None else alone[1],
+        claims=None if alone else {as_label(name): claim for name, claim in claims.items()},
         lowest=0.5 / others, others=others, title="Members found by the strongest attack",
     )  # fmt: skip
     figure.set_size_inches(5.0, 4.4 + 0.09 * len(curves))
     caption = "On log axes."
-    if strictest is not None:
-        caption = "On log axes. Shaded: what the claim forbids to any attack on the run it is of"
-        caption += " (the smallest of the claims)." if len(claims) > 1 else "."
+    if alone is not None:
+        caption = "On log axes. Shaded: what the claim forbids to any attack."
+    elif claims:
+        caption = "On log axes. Dashed, in a run's colour: what its claim forbids lies above. A "
+        caption += "claim says nothing about other runs."
     alt = "Members found against false alarms, one curve a run"
     used = ", ".join(runs[name].full(f"{best_attack(runs[name])}/roc") for name in curves)
     return Picture(figure, alt, used, caption)
@@ -173,7 +185,6 @@ def _attacks(name: str, run: Sources) -> list[Block]:
             (
                 attack, _cell(run, f"{at}/auc", rate_text),
                 _limits(run, f"{at}/auc_interval", rate_text),
-                _cell(run, f"{at}/confidence", number_text),
                 *(power(run, at, rate) for rate in _LOW_RATES),
             )
         )  # fmt: skip
@@ -184,10 +195,21 @@ def _attacks(name: str, run: Sources) -> list[Block]:
             )  # fmt: skip
             above.append(Paragraph(text, "warning"))
     headings = (
-        "attack", "AUC", "its limits", "their confidence",
-        "members found at one false alarm in a hundred", "at one in a thousand",
+        "attack", "AUC", "its limits", "members found at one false alarm in a hundred",
+        "at one in a thousand",
     )  # fmt: skip
-    return [*above, Table(headings, rows, f"Attacks on {name}")]
+    places = [f"{MEMBERSHIP}#/attacks/{place}/confidence" for place in range(len(rows))]
+    sure = surely([(run, place) for place in places if run.has(place)])
+    return [*above, Table(headings, rows, f"Attacks on {name}"), *sure]
+
+
+def surely(places: Sequence[tuple[Sources, str]], what: str = "Limits hold") -> list[Block]:
+    """The confidence of a table's limits, said once where it is one."""
+    facts = {fact.text: fact for run, at in places for fact in [run.fact(at, per_cent_text)]}
+    pieces: list[str | Fact] = []
+    for fact in facts.values():
+        pieces += [", or " if pieces else "", fact]
+    return [Paragraph((f"{what} with a confidence of ", *pieces, "."), "note")] if facts else []
 
 
 def _cell(run: Sources, place: str, shown: Any = None) -> Cell:
@@ -197,6 +219,18 @@ def _cell(run: Sources, place: str, shown: Any = None) -> Cell:
         return "not on record"
 
 
+def with_limits(run: Sources, place: str) -> Cell:
+    """A rate with its limits behind it, where they are on record."""
+    found = _cell(run, place, rate_text)
+    if isinstance(found, Fact):
+        return _with(found, _limits(run, f"{place}_interval", rate_text))
+    return found
+
+
+def _with(found: Fact, limits: Cell) -> Cell:
+    return (found, " (", *limits, ")") if isinstance(limits, tuple) else found
+
+
 def _limits(run: Sources, place: str, shown: Any) -> Cell:
     try:
         return run.fact(f"{place}/0", shown), " to ", run.fact(f"{place}/1", shown)
@@ -204,13 +238,14 @@ def _limits(run: Sources, place: str, shown: Any) -> Cell:
         return "not on record"
 
 
-def power(run: Sources, at: str, rate: float = _LOW_RATES[0]) -> Cell:
+def power(run: Sources, at: str, rate: float = _LOW_RATES[0], *, limits: bool = False) -> Cell:
     """What is found at a low rate of false alarms, if there were others enough to tell."""
     try:
         where = _power_place(run, at, rate)
         if run.fact(f"{where}/measurable").value is not True:
             return "too few others to tell"
-        return run.fact(f"{where}/members_found", per_cent_text)
+        found = run.fact(f"{where}/members_found", per_cent_text)
+        return _with(found, _limits(run, f"{where}/interval", per_cent_text)) if limits else found
     except NotOnRecord:
         return "not on record"
 
@@ -234,6 +269,11 @@ def most_exposed(runs: Named) -> list[Block]:
     for name, run in runs.items():
         try:
             at = best_attack(run)
+            if not _tells(run, at):
+                text = f"{name}: no attack tells its members from others, as far as these results "
+                text += "can show. So nobody stands out, and nobody is shown."
+                blocks.append(Paragraph(text))
+                continue
             pictured = run.has(f"{at}/pictures")
             blocks.append(_pictured(name, run, at) if pictured else _listed(name, run, at))
         except NotOnRecord as missing:
@@ -280,7 +320,6 @@ def inversions(runs: Named) -> list[Block]:
             told = (
                 name, run.fact(accuracy, per_cent_text),
                 _limits(run, f"{accuracy}_interval", per_cent_text),
-                _cell(run, f"{INVERSION}#/recognition/confidence", number_text),
                 _cell(run, f"{INVERSION}#/closeness/verdict"),
             )  # fmt: skip
         except NotOnRecord as missing:
@@ -290,8 +329,10 @@ def inversions(runs: Named) -> list[Block]:
         table.append(told)
     pictures = [_prototypes(runs, classes, rows) for classes, rows in alike.items()]
     if table:
-        headings = ("run", "recognised", "its limits", "their confidence", "what they are")
-        blocks.insert(0, Table(headings, table))
+        headings = ("run", "recognised", "its limits", "what they are")
+        sure = f"{INVERSION}#/recognition/confidence"
+        known = [(run, sure) for run in runs.values() if run.has(sure)]
+        blocks = [Table(headings, table), *surely(known), *blocks]
     return [*pictures, *blocks]
 
 

@@ -7,7 +7,7 @@ they are for the curator, as the results are.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -33,7 +33,6 @@ Band = tuple[str, ArrayLike, ArrayLike, ArrayLike]
 """A curve's label, rates of false alarms, and the lower and upper limits of what is found there."""
 
 _MOST_PICTURES = 100
-_MANY_CURVES = 4  # more names would lie on the curves
 
 
 def membership_roc_figure(
@@ -42,6 +41,7 @@ def membership_roc_figure(
     *,
     epsilon: float | None = None,
     delta: float = 0.0,
+    claims: Mapping[str, tuple[float, float]] | None = None,
     lowest: float = 1e-4,
     others: int | None = None,
     title: str = "Members found at each rate of false alarms",
@@ -53,12 +53,14 @@ def membership_roc_figure(
         bands: limits of some of the curves, by their labels.
         epsilon: of a claim whose bound is drawn.
         delta: of that claim.
+        claims: epsilon and delta of single curves, by their labels: each bound is drawn for its
+            own curve, since none says anything about another run.
         lowest: where both axes begin.
         others: how many non-members were scored; left of 1 / ``others``, where there is less than
             one false alarm, the figure says so.
         title: its heading.
     """
-    figure = roc_figure(curves, epsilon, lowest, title, delta)
+    figure = roc_figure(curves, epsilon, lowest, title, delta, claims)
     (axes,) = figure.axes
     colours = {line.get_label(): line.get_color() for line in axes.lines}
     for place, (label, rates, lower, upper) in enumerate(bands):
@@ -75,20 +77,17 @@ def membership_roc_figure(
             zorder=1.5,
             label="limits, each at its rate" if place == 0 else None,
         )
-    if len(curves) > _MANY_CURVES:
-        _for_many(figure, axes, [label for label, _, _ in curves])
-    elif bands:
-        axes.legend(loc="lower right", frameon=True, facecolor="white", edgecolor="none")
+    _names_below(figure, axes, [label for label, _, _ in curves])
     if others is not None and 1 / others > lowest:
         _unseen(axes, lowest, 1 / others)
     return figure
 
 
-def _for_many(figure: Figure, axes: Axes, labels: Sequence[str]) -> None:
-    """Names below the axes, and dashes where colours begin again."""
+def _names_below(figure: Figure, axes: Axes, labels: Sequence[str]) -> None:
+    """Names below the axes, where they cover no curve; dots where colours begin again."""
     lines = {line.get_label(): line for line in axes.lines}
     for label in labels[len(COLOURS) :]:
-        lines[label].set_linestyle("--")
+        lines[label].set_linestyle(":")
     legend = axes.get_legend()
     if legend is not None:
         legend.remove()

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from sfumato.core.events import Event, event_from_dict, promises_nothing
+from sfumato.core.events import CutSampledEvent, Event, event_from_dict, promises_nothing
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.records import NOT_PRIVATE, UNPROTECTED
@@ -256,9 +256,9 @@ def limits(sources: Sources) -> list[Block]:
     if sources.has(_ROWS) and _guarantee(sources).neighbours is Neighbours.ADD_REMOVE:
         items.append(
             (
-                "The first ", sources.fact(_ROWS), " records of a larger table were taken. What is "
+                "The first ", sources.fact(_ROWS), " rows of a larger table were taken. What is "
                 "stated holds for these as a table of their own. For the whole table, taking one "
-                "record out is a replacement among those taken: the next one moves up.",
+                "row out is a replacement among those taken: the next one moves up.",
             )
         )  # fmt: skip
     if sources.has(_TEACHERS) and sources.raw(_TEACHERS) == "own":
@@ -383,8 +383,11 @@ def _curve(sources: Sources) -> dict[str, Any]:
 def _largest(sources: Sources, guarantee: Guarantee) -> float | None:
     """Up to which epsilon the event holds, where lots are cut; None where it always does.
 
-    The event's extra delta, for the lots that were too large, was computed for that epsilon.
+    The event's extra delta, for the lots that were too large, was computed for that epsilon. There
+    is none where the cut is a part of the event.
     """
+    if CutSampledEvent.kind in _frozen(sources):
+        return None
     for plan in _PLANS:
         if sources.has(f"{plan}/lots/max_size"):
             place = f"{plan}/claimed_epsilon"

@@ -161,6 +161,7 @@ def accuracy_by_epsilon_figure(
     delta: float | None = None,
     chance: float | None = None,
     baseline: float | None = None,
+    baselines: Mapping[str, float] | None = None,
     published: Mapping[str, Sequence[tuple[float, float]]] | None = None,
 ) -> Figure:
     """What each method reaches for each epsilon, with error bars where there were several runs.
@@ -171,6 +172,7 @@ def accuracy_by_epsilon_figure(
         delta: at which epsilon is stated, for the label of its axis.
         chance: the accuracy of guessing, as a line.
         baseline: the accuracy without privacy, as a line.
+        baselines: the same of single series, by their names, in their colours.
         published: (epsilon, accuracy) from papers, as hollow marks.
     """
     at = "" if delta is None else f" at delta {delta:g}"
@@ -187,6 +189,10 @@ def accuracy_by_epsilon_figure(
             markerfacecolor="none", color=COLOURS[number % len(COLOURS)], label=name,
         )  # fmt: skip
     _line(axes, baseline, "without privacy", above=True)
+    for number, name in enumerate(series):
+        if name in (baselines or {}):
+            what = "without privacy" if len(series) == 1 else f"{name} without privacy"
+            _line(axes, (baselines or {})[name], what, above=True, colour=_colour(number))
     _line(axes, chance, "guessing", above=False)
     _epsilon_ticks(axes, [e for points in series.values() for e, *_ in points])
     axes.yaxis.set_major_formatter(_PERCENT)
@@ -202,8 +208,12 @@ def accuracy_by_epsilon_figure(
     return figure
 
 
+def _colour(number: int) -> str:
+    return COLOURS[number % len(COLOURS)]
+
+
 def _draw_series(axes: Axes, number: int, name: str, points: Sequence[Point]) -> None:
-    colour = COLOURS[number % len(COLOURS)]
+    colour = _colour(number)
     ordered = sorted(points, key=lambda point: point[0])
     x, y = _columns([(epsilon, accuracy) for epsilon, accuracy, _ in ordered])
     spread = [0.0 if s is None else s for *_, s in ordered]
@@ -224,10 +234,10 @@ def _columns(points: Sequence[tuple[float, float]]) -> tuple[NDArray[np.float64]
     return tuple(np.asarray(points, dtype=float).reshape(-1, 2).T)
 
 
-def _line(axes: Axes, value: float | None, what: str, *, above: bool) -> None:
+def _line(axes: Axes, value: float | None, what: str, *, above: bool, colour: str = INK) -> None:
     if value is None:
         return
-    axes.axhline(value, color=INK, linewidth=1, linestyle=":")
+    axes.axhline(value, color=colour, linewidth=1, linestyle=":")
     axes.annotate(
         f"{what}, {100 * value:.3g}%",
         (0.0 if above else 1.0, value),  # near guessing it is crowded where epsilon is small

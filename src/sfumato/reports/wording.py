@@ -75,7 +75,7 @@ def _of_members(own: str) -> Words:
         own=own,
         subject=" in the data",
         promised="what it promises to somebody in the data",
-        rebuilt="could a record be reconstructed?",
+        rebuilt=f"could {own} be reconstructed?",
         coin=("A coin decides whether the data contain ", ""),
         knows="all other data",
         found=(
@@ -110,7 +110,7 @@ def _of_places(own: str, relation: Neighbours) -> Words:
         own=own,
         subject=" in the data",
         promised="what it promises to somebody in the data",
-        rebuilt="could a record be reconstructed?",
+        rebuilt=f"could {own} be reconstructed?",
         coin=("A coin decides whether the data contain ", f", or {other} in its place"),
         knows="all other data",
         found=(
