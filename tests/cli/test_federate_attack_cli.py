@@ -20,6 +20,7 @@ from sfumato.cli.federate_attack_gan import run_gan
 from sfumato.cli.federate_attack_members import DefendedMember, GanMember
 from sfumato.cli.federate_attack_networks import NETWORKS, SMOOTH, smooth_cnn
 from sfumato.cli.federate_attack_outsider import copy_model
+from sfumato.cli.federate_attack_page import cautions, cell_name, matrix_table
 from sfumato.cli.federate_attack_rows import OPEN, Row, Setting, all_rows, federation_for
 from sfumato.cli.federate_attack_server import invert_round, play_round, server_floor
 from sfumato.cli.federate_attack_world import world_of
@@ -180,6 +181,23 @@ def test_a_gan_and_a_copy_are_scored(world):
     assert copied["value"] > 0.5
     assert copied["queries"] == 64
     assert copied["interval"][0] <= copied["value"] <= copied["interval"][1]
+
+
+def test_scores_stand_beside_what_they_must_be_read_with():
+    row = Row("none")
+    copied = {"value": 0.83, "constant": 0.61, "queries": 180, "accuracy": 0.31, "promises": {}}
+    told = {cell_name("outsider", row.name): copied | {"promises": dict.fromkeys(
+        ("server", "released models"))}}  # fmt: skip
+    few, short, most = cautions(told, 1000)
+    assert few.startswith("* The model under attack is right in less than half")
+    assert "commonest class" in short
+    assert "asked 180 of 1000 questions" in most
+    assert "83 (61) %*" in [
+        cell for column in matrix_table([row], told, "digits").columns for cell in column.cells
+    ]
+    learnt = {name: cell | {"accuracy": 0.9, "queries": 1000} for name, cell in told.items()}
+    assert cautions(learnt, 1000) == [short]
+    assert cautions({}, 1000) == []
 
 
 def test_the_judge_sees_digits_and_not_noise(world):

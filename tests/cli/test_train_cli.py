@@ -106,7 +106,6 @@ OPTIONS = {
     "--momentum 0.5": {"momentum": 0.5},
     "--weight-decay 0.01": {"weight_decay": 0.01},
     "--ema-decay 0.97": {"ema_decay": 0.97},
-    "--augment flip --augmentations 3": {"augment": "flip", "augmentations": 3},
     "--batch-size 8": {"batch_size": 8},
     "--seed 5": {"seed": 5},
 }
@@ -144,6 +143,36 @@ def test_owners_come_from_the_declaration(planned):
     found = planned(f"{BASE.replace('rows.toml', 'people.toml')} {FIXED}")
     assert (found["unit"], found["recipe"]["rows_per_owner"]) == ("person", 2)
     assert found["recipe"]["lot_size"] == 6
+
+
+def test_images_can_be_changed_before_they_are_learnt_from(planned):
+    images = "train dp-sgd --data images.npz --declared images.toml --preset abadi-mnist"
+    found = planned(f"{images} --features none {FIXED} --augment flip --augmentations 3")["recipe"]
+    assert (found["augment"], found["augmentations"]) == ("flip", 3)
+
+
+@pytest.mark.parametrize("last", ["--dry-run", "--out a"])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (f"{BASE} {FIXED} --augment flip", "augment must be left out"),
+        (f"{BASE.replace('rows.toml', 'unknown.toml')} {FIXED} --lot-size 9", "must be declared"),
+        (f"{BASE.replace('rows.toml', 'people.toml')} {FIXED} --canaries 9", "have owners"),
+        (f"{BASE.replace('rows.toml', 'people.toml')} {FIXED} --features pca", "an owner may have"),
+        ("train erm --data rows.csv --declared people.toml --epsilon 1", "owners must be left out"),
+        ("train erm --data rows.csv --declared rows.toml --epsilon 1 --rows 9 --ledger l.db "
+         "--dataset d --neighbours add-remove", "rows must be left out"),
+        ("train label-dp --data rows.csv --declared people.toml --epsilon 1", "no owners"),
+        ("train pate --data rows.csv --declared rows.toml --epsilon 1 --answers 9 --unit person",
+         "unit must be 'record'"),
+    ],
+)  # fmt: skip
+def test_a_dry_run_refuses_what_the_run_refuses(run, folder, words, said, last):
+    code, _, err = run(f"{words} {last}")
+    assert code == 2
+    assert said in err
+    assert not (folder / "a").exists()
+    assert not (folder / "l.db").exists()
 
 
 # --- budget ---------------------------------------------------------------------------------------

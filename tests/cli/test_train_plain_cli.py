@@ -216,12 +216,8 @@ def test_a_ledger_is_not_charged_for_rows_that_others_move_into(run, done, folde
     assert [entry.kind for entry in ledger.history("digits")] == ["open"]
     assert not (folder / "charged").exists()
     done(f"{charged} --dataset blanked --neighbours zero-out --out charged")
-    assert [entry.kind for entry in ledger.history("blanked")] == [
-        "open",
-        "plan",
-        "reserve",
-        "commit",
-    ]
+    kinds = [entry.kind for entry in ledger.history("blanked")]
+    assert [kind for kind in kinds if kind != "resume"] == ["open", "plan", "reserve", "commit"]
     ledger.close()
 
 

@@ -47,7 +47,9 @@ def attack(
         list[int] | None,
         typer.Option(help="Of a secure sum, once for each; 1, 10 and 100 by default."),
     ] = None,
-    queries: Annotated[int, typer.Option(help="That the outsider may ask.")] = 2000,
+    queries: Annotated[
+        int, typer.Option(help="That the outsider may ask, at most all public pictures.")
+    ] = 2000,
     delta: Annotated[float, typer.Option(help="At which epsilon is stated.")] = 1e-5,
     only: Annotated[
         list[str] | None, typer.Option(help="server, gan or outsider; all by default.")
@@ -259,7 +261,7 @@ def _victims(kind: str, quick: bool) -> int:
 
 
 def _tell(matrix: _Matrix, drawn: list[str], as_json: bool) -> None:
-    from sfumato.cli.federate_attack_page import matrix_table
+    from sfumato.cli.federate_attack_page import cautions, matrix_table
 
     table = matrix_table(matrix.rows, matrix.cells, matrix.asked["data"])
     floors = [
@@ -274,6 +276,7 @@ def _tell(matrix: _Matrix, drawn: list[str], as_json: bool) -> None:
     notes = [
         *floors,
         "dB: images from messages. GAN: the judge sees the class. Copy: as the model says.",
+        *cautions(matrix.cells, matrix.asked["queries"]),
         "Eps: against the server, and who sees models. Right: the shared model, unattacked.",
         "A secure sum changes nothing for those who see models. Coins are seeded: simulations.",
         CURATOR,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from sfumato.cli.federate_attack_rows import Row
 
-__all__ = ["ATTACKS", "cell_name", "matrix_figure", "matrix_page", "matrix_table"]
+__all__ = ["ATTACKS", "cautions", "cell_name", "matrix_figure", "matrix_page", "matrix_table"]
 
 ATTACKS = {
     "one": "server, one image",
@@ -80,7 +80,37 @@ def _score(attack: str, cell: Mapping[str, Any] | None, unit: bool = True) -> st
     value = float(cell["value"])
     if attack in ("one", "four"):
         return f"{value:.1f}" + " dB" * unit
-    return f"{100 * value:.0f} %"
+    mark = "*" if has_learnt_little(cell) else ""
+    beside = f" ({100 * cell['constant']:.0f})" if "constant" in cell else ""
+    return f"{100 * value:.0f}{beside} %{mark}"
+
+
+def has_learnt_little(cell: Mapping[str, Any]) -> bool:
+    """Whether the model that was attacked is wrong more often than right."""
+    return cell.get("accuracy") is not None and cell["accuracy"] < 0.5
+
+
+def cautions(cells: Cells, queries: int) -> list[str]:
+    """What a reader of the scores must know besides, as it came out."""
+    found: list[str] = []
+    if any(has_learnt_little(cell) for cell in cells.values()):
+        found.append(
+            "* The model under attack is right in less than half of the cases. There is little to "
+            "copy or to draw: give the federation more rounds before comparing defences."
+        )
+    copies = [cell for cell in cells.values() if "constant" in cell]
+    if copies:
+        found.append(
+            "Copy, in brackets: the agreement of what always answers the model's commonest class."
+        )
+    asked = {int(cell["queries"]) for cell in copies if cell["queries"] < queries}
+    if asked:
+        numbers = ", ".join(map(str, sorted(asked)))
+        found.append(
+            f"The outsider asked {numbers} of {queries} questions: there are no more public "
+            "pictures."
+        )
+    return found
 
 
 def _accuracy(found: Mapping[str, Mapping[str, Any] | None]) -> str:
@@ -178,7 +208,7 @@ def matrix_page(
         Text("Curator's edition: made from private records, some of which are on it. Not for "
              "publication."),
         Table(_HEADINGS, [_line(row, cells) for row in rows], "Attack by defence"),
-        *(Text(line, "note") for line in _notes(asked, floors)),
+        *(Text(line, "note") for line in _notes(asked, floors, cells)),
         Picture(matrix_figure(rows, cells, data), "Reconstructed pictures by attack and defence"),
     ]  # fmt: skip
     for attack in _PICTURED:
@@ -190,7 +220,7 @@ def matrix_page(
     return page(f"Attacks inside a federation, {data}", parts)
 
 
-def _notes(asked: Mapping[str, Any], floors: Cells) -> list[str]:
+def _notes(asked: Mapping[str, Any], floors: Cells, cells: Cells) -> list[str]:
     return [
         "dB: likeness of reconstructed pictures to the originals (PSNR), in the mean, of the "
         "strongest of several searches. "
@@ -209,6 +239,7 @@ def _notes(asked: Mapping[str, Any], floors: Cells) -> list[str]:
         ),
         "Copy agrees: with the served model on public pictures. A model that always answers the "
         "same is copied perfectly. Accuracy: of the shared model, without attackers.",
+        *cautions(cells, asked["queries"]),
         "Epsilon is of all rounds of the run in question, calibrated for it, delta "
         f"{asked['delta']:g}. The server's attack is on a run of one round: all of epsilon is in "
         "one message. 'none': no guarantee against that observer.",

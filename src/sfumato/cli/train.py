@@ -155,7 +155,7 @@ def dp_sgd(
     --epsilon 2 --ledger privacy.db --dataset patients --out runs/patients
     """
     said = dict(locals())
-    from sfumato.learning.recipes.preparing import refuse_first_rows
+    from sfumato.learning.recipes.preparing import check_sizes, refuse_first_rows
 
     found = declaration_at(declared)
     known = None if like is None else read_like(like, said)
@@ -166,7 +166,7 @@ def dp_sgd(
     if known is not None:
         known.check(loaded, found)
     recipe = make_recipe(loaded, found, records, said) if known is None else known.recipe
-    size = loaded.public_size if records is None else records
+    size = check_sizes(recipe, loaded, records)
     if ledger is not None:
         refuse_first_rows(recipe, loaded)
     if dry_run:
@@ -304,9 +304,7 @@ def _list(title: str, described: dict[str, str], as_json: bool) -> None:
 # --- what is said -------------------------------------------------------------------------------
 
 
-def _tell_plan(recipe: Recipe, size: int | None, as_json: bool) -> None:
-    if size is None:
-        raise ValueError("records must be declared: --records 5000, or in the declaration")
+def _tell_plan(recipe: Recipe, size: int, as_json: bool) -> None:
     plan = recipe.plan(size)
     facts = {
         "noise_multiplier": plan.noise_multiplier,

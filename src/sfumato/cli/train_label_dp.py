@@ -182,6 +182,9 @@ def label_dp(
     else:
         recipe = number_recipe(loaded, said) if numbers else _recipe(loaded, said)
     if dry_run:
+        from sfumato.learning.label_dp.training import check_data
+
+        check_data(loaded)  # as the run does
         _tell_plan(recipe, loaded, as_json)
         return
     if out is None:

@@ -122,7 +122,12 @@ class Chosen:
         ),
     ]
     MaxLot = Annotated[
-        int | None, option(_PRIVACY, "Cut larger Poisson lots to this; costs some of delta.")
+        int | None,
+        option(
+            _PRIVACY,
+            "Cut larger Poisson lots to this: best with --neighbours zero-out, where it costs some "
+            "of delta; under add-remove the noise counts half.",
+        ),
     ]
     Clip = Annotated[float | None, option(_TRAINING, "The clip norm.")]
     ClipKind = Annotated[str | None, option(_TRAINING, f"One of {', '.join(CLIPPINGS)}.")]
