@@ -16,7 +16,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-WIDE, SHORT = 4, 2  # bytes: float32 for master weights, moments and sums; bfloat16 for passes
+EXACT, WIDE, SHORT = 8, 4, 2  # bytes: float64 for sums; float32 for weights, moments and means;
+# bfloat16 for passes
 BUCKET = 1 << 25  # numbers that are exchanged at a time: see noisy_sum.BUCKET
 
 RATIO = 1.14  # private over plain time of a step: the GPT of benchmarks/RESULTS.md, bf16
@@ -88,7 +89,7 @@ class Memory:
 def memory(shape: Shape, ranks: int, rows: int, tokens: int, sharded: bool) -> Memory:
     """Adam in float32, passes in bfloat16, ``rows`` of a physical batch on each rank.
 
-    Replicated: 4P weights and 2P of a copy in bfloat16, 8P moments, 4P clipped sum (the noisy mean
+    Replicated: 4P weights and 2P of a copy in bfloat16, 8P moments, 8P clipped sum (the noisy mean
     takes its place), and a bucket with a rank's part of it. Sharded: a W-th of each, and for the
     moment a layer's weights in bfloat16, twice (the next is on its way), and the whole clipped sum
     of one matrix, or of a bucket.
@@ -100,8 +101,8 @@ def memory(shape: Shape, ranks: int, rows: int, tokens: int, sharded: bool) -> M
     return Memory(
         weights=WIDE * shape.parameters * share + copies + whole,
         optimizer=2 * WIDE * shape.parameters * share,
-        clipped_sum=WIDE * shape.parameters * share,
-        exchange=WIDE * exchanged * (1 + 1 / ranks),
+        clipped_sum=EXACT * shape.parameters * share,
+        exchange=EXACT * exchanged * (1 + 1 / ranks),
         factors=factors(shape, rows, tokens),
         norms=norm_workspace(shape, rows, tokens),
     )
@@ -130,12 +131,12 @@ def norm_workspace(shape: Shape, rows: int, tokens: int) -> float:
 
 def sent(parameters: int, ranks: int) -> float:
     """Bytes that a rank of replicas sends in a step: sums scattered, noisy means gathered."""
-    return 2 * WIDE * parameters * (ranks - 1) / ranks
+    return (EXACT + WIDE) * parameters * (ranks - 1) / ranks
 
 
 def sent_sharded(parameters: int, ranks: int) -> float:
     """Bytes of clipped sums that a rank sends for one physical batch."""
-    return WIDE * parameters * (ranks - 1) / ranks
+    return EXACT * parameters * (ranks - 1) / ranks
 
 
 def gathered(parameters: int, ranks: int) -> float:
@@ -168,7 +169,7 @@ class Step:
 def step(shape: Shape, ranks: int, lot: int, rows: int, tokens: int, sharded: bool) -> Step:
     """A lot split over ranks, ``rows`` at a time; plain training with the same layout beside it.
 
-    Plain training sends gradients in bfloat16 if it likes; private sums go in float32. Replicas
+    Plain training sends gradients in bfloat16 if it likes; private sums go in float64. Replicas
     exchange once a lot, shards once for each physical batch.
     """
     share = math.ceil(lot / ranks)
@@ -176,9 +177,9 @@ def step(shape: Shape, ranks: int, lot: int, rows: int, tokens: int, sharded: bo
     p = shape.parameters
     if sharded:
         traffic = parts * (sent_sharded(p, ranks) + gathered(p, ranks))
-        plain = parts * (sent_sharded(p, ranks) / 2 + gathered(p, ranks))
+        plain = parts * (sent_sharded(p, ranks) * SHORT / EXACT + gathered(p, ranks))
     else:
-        traffic, plain = sent(p, ranks), sent(p, ranks) / 2
+        traffic, plain = sent(p, ranks), sent(p, ranks) * 2 * SHORT / (EXACT + WIDE)
     return Step(
         parts=parts,
         compute=seconds(shape, share * tokens, RATIO),

@@ -366,7 +366,8 @@ def run_all(given: argparse.Namespace) -> None:
 
 def jobs(given: argparse.Namespace) -> Iterator[tuple[str, int, float | None]]:
     """Defence, seed, and the strength that is attacked; None to train, all strengths at once."""
-    for name in given.only or LADDERS:
+    # Losses of accuracy are against training without a defence, which is run in any case.
+    for name in LADDERS if given.only is None else dict.fromkeys(["none", *given.only]):
         for seed in range(given.seeds):
             yield name, seed, None
             yield from ((name, seed, strength) for strength in LADDERS[name])
@@ -385,6 +386,8 @@ def summary(rows: list[Row]) -> dict[tuple[str, float], Row]:
         attacked = [r for r in mine if r["kind"] == "attack"]
         if trained and attacked:
             found[name, strength] = trained_best(trained) | attacked_mean(attacked)
+    if ("none", 0) not in found:
+        raise SystemExit("there are no results without a defence to compare with: run it first")
     for row in found.values():
         row["loss"] = 100 * (found["none", 0]["accuracy"] - row["accuracy"])
     return found
@@ -401,6 +404,11 @@ def attacked_mean(rows: list[Row]) -> Row:
     keys = [k for k in ("tensor", "polished", "picked", "least") if rows[0][k] is not None]
     means: Row = {key: float(np.mean([r[key] for r in rows])) for key in keys}
     return means | {"found": float(np.mean(np.ravel([r["distances"] for r in rows]) < NEAR))}
+
+
+def ran(found: dict[tuple[str, float], Row]) -> list[str]:
+    """The defences of which there are results."""
+    return [name for name in LADDERS if name != "none" and any(name == key[0] for key in found)]
 
 
 def climbed(name: str, found: dict[tuple[str, float], Row]) -> list[Row]:
@@ -434,7 +442,7 @@ def print_tables(rows: list[Row], given: argparse.Namespace) -> None:
         )
     print(f"\n| defence | {' | '.join(f'at a loss of {loss:g}' for loss in LOSSES)} |")
     print(f"|---|{'---:|' * len(LOSSES)}")
-    for name in list(LADDERS)[1:]:
+    for name in ran(found):
         steps = climbed(name, found)
         cells = [(at_loss(steps, loss), "") for loss in LOSSES]
         cells = [(steps[-1], "costs less: ") if r is None else (r, words) for r, words in cells]
@@ -467,8 +475,9 @@ def draw(rows: list[Row], path: Path) -> None:
         "What a defence buys at what cost", "test accuracy lost, points",
         "reconstruction error of the strongest attack",
     )  # fmt: skip
-    for colour, name in zip(COLOURS, list(LADDERS)[1:], strict=True):
-        steps = climbed(name, found)
+    colours = dict(zip(list(LADDERS)[1:], COLOURS, strict=True))
+    for name in ran(found):
+        steps, colour = climbed(name, found), colours[name]
         lost = [one["loss"] for one in steps]
         axes.plot(lost, [one["polished"] for one in steps], "o-", color=colour, label=name)
     axes.axhline(1.0, color=INK, linewidth=0.8, linestyle=":")
@@ -480,7 +489,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add = parser.add_argument
     add("--folder", type=Path, required=True)
-    add("--only", nargs="+", choices=list(LADDERS), help="all by default")
+    add("--only", nargs="+", choices=list(LADDERS), help="and none; all by default")
     add("--seeds", type=int, default=3)
     add("--width", type=int, default=20_000)
     add("--rounds", type=int, default=300)
