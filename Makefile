@@ -18,6 +18,9 @@ setup: .venv/.ready
 	@command -v java >/dev/null || { echo "Installing Java 17 for the tests on Spark ..."; \
 	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq openjdk-17-jre-headless >/dev/null; } \
 	  || echo "make: no Java and no right to install it: the tests on Spark will be skipped"
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { echo "Installing PostgreSQL with ICU for the tests on collations ..."; \
+	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq postgresql >/dev/null; } \
+	  || echo "make: no PostgreSQL and no right to install it: the tests on collations there will be skipped"
 	@command -v npm >/dev/null || { echo "Installing npm, one of the places that images come from ..."; \
 	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq npm >/dev/null; } \
 	  || echo "make: no npm and no right to install it: images come from their public address alone"
