@@ -327,9 +327,10 @@ def _words_to(start: NDArray[np.uint32], end: NDArray[np.uint32]) -> int | None:
     twister = np.random.MT19937(0)
     memory = _memory_of(twister)
     memory[:_KEY], memory[_KEY] = start, _KEY
+    raw, first = twister.random_raw, key[1]
     for twist in range(_TWISTS):
-        twister.random_raw(_KEY, output=False)
-        if np.array_equal(memory[:_KEY], key):
+        raw(_KEY, False)
+        if memory[1] == first and np.array_equal(memory[:_KEY], key):
             return twist * _KEY + place
     return None
 

@@ -489,6 +489,22 @@ def test_an_augmentation_that_mixes_now_and_then(ledger, coin):
     )  # fmt: skip
 
 
+def rolled_among_many(x):
+    """Mixed only where there are more rows than a few."""
+    return rolled(x) if len(x) > 5 else x
+
+
+def test_what_mixes_rows_among_many_alone(ledger):
+    """It is tried at the size of a physical batch."""
+    refused(ledger, "augment mixes the rows", Net(), augment=rolled_among_many)
+
+    def collate(items):
+        x, y = default_collate(items)
+        return rolled_among_many(x), y
+
+    refused(ledger, "collate mixes the items", Net(), data=Rows(), collate=collate)
+
+
 @pytest.mark.parametrize("fit", [{}, {"compile": True}], ids=["eager", "compiled"])
 @pytest.mark.parametrize("extra", [lambda x: 3.0, lambda x: "a", lambda x: x.mean()])
 def test_parts_of_a_batch_without_rows(ledger, extra, fit):

@@ -352,6 +352,11 @@ def np_seeded(x):
     return x + float(np.random.standard_normal())
 
 
+def python_seeded(x):
+    random.seed(len(x))
+    return x + random.random()
+
+
 def torch_seeded(x):
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -366,7 +371,7 @@ def by_row(x):
     return x + np.random.default_rng(int(x[0] > 0)).random()
 
 
-CHANGES = [np_seeded, torch_seeded, own, by_row]
+CHANGES = [np_seeded, python_seeded, torch_seeded, own, by_row]
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -393,6 +398,32 @@ def test_rows_that_no_rehearsal_reads_are_watched_when_they_are_read(ledger, cha
     with pytest.raises(TrainingError, match=SEEDED):
         trainer.fit(losses)
     assert all(map(torch.equal, before, model.parameters()))
+
+
+def late(seeded, calls_before):
+    """Not in the rehearsal, and not in the first batches."""
+    calls = []
+
+    def change(x):
+        calls.append(0)
+        return seeded(x) if len(calls) > calls_before else x
+
+    return change
+
+
+def restored(x):
+    np.random.set_state(np.random.RandomState(3).get_state())
+    return x + torch.from_numpy(np.random.standard_normal(x.shape))
+
+
+@pytest.mark.parametrize("change", [np_seeded, python_seeded, torch_seeded, restored])
+def test_seeds_that_come_late_stop_the_run(ledger, change):
+    data = Changed(late(change, 50))
+    for options in ({"data": data, "example": EXAMPLE}, {"augment": late(change, 250)}):
+        trainer = trainer_of(ledger, net(), steps=150, **options)
+        with pytest.raises(TrainingError, match=SEEDED):
+            trainer.fit(losses)
+        assert trainer.steps_taken > 0
 
 
 def test_an_augment_with_coins_that_nobody_can_repeat(ledger):

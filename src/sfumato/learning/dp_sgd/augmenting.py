@@ -19,7 +19,13 @@ from sfumato.core import validation
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.layout import telling_sizes
 from sfumato.learning.dp_sgd.made_up import TOLD, extreme
-from sfumato.learning.dp_sgd.other_coins import Noted, drawn_by, refuse_shared, same_coins
+from sfumato.learning.dp_sgd.other_coins import (
+    Noted,
+    Watched,
+    drawn_by,
+    refuse_shared,
+    same_coins,
+)
 
 __all__ = ["Augmentation"]
 
@@ -39,19 +45,27 @@ class Augmentation:
             )
 
     def __call__(self, batch: Any) -> Any:
-        """The batch with its inputs changed."""
+        """The batch with its inputs changed.
+
+        Raises:
+            TrainingError: if the function seeds a generator.
+        """
         if self.augment is None:
             return batch
-        if isinstance(batch, (tuple, list)):
-            return type(batch)([self.augment(batch[0]), *batch[1:]])
-        return self.augment(batch)
+        with Watched():
+            if isinstance(batch, (tuple, list)):
+                return type(batch)([self.augment(batch[0]), *batch[1:]])
+            return self.augment(batch)
 
-    def checked(self, imitate: Callable[[int], Any], several: bool = False) -> Callable[[int], Any]:
+    def checked(
+        self, imitate: Callable[[int], Any], several: bool = False, crowd: int = 0
+    ) -> Callable[[int], Any]:
         """Made-up batches as the model will see them; random states stay as they are.
 
         Args:
             imitate: makes a batch of so many rows up.
             several: whether a row that comes may move others to another batch.
+            crowd: rows of the largest physical batch, in case rows are mixed among many only.
 
         Raises:
             TrainingError: if the function mixes rows (with the same coins, only a changed row may
@@ -62,7 +76,9 @@ class Augmentation:
 
         drawn = self._drawn(imitate)
         for trial in range(_TRIALS):
-            self._check(imitate, trial)
+            self._check(imitate, trial, _ROWS)
+        for trial in range(_FEW if crowd > _ROWS else 0):
+            self._check(imitate, trial, crowd)
         for some, more in drawn:
             refuse_shared("augment", some, more, several)
         return lambda rows: self.held_still(imitate(rows))
@@ -92,12 +108,12 @@ class Augmentation:
             noted.append((found[1][1], found[2][1]))
         return noted
 
-    def _check(self, imitate: Callable[[int], Any], trial: int) -> None:
+    def _check(self, imitate: Callable[[int], Any], trial: int, rows: int) -> None:
         assert self.augment is not None
         row = trial % _ROWS
         found: list[list[Tensor]] = []
         for change in (False, True):
-            inputs = _inputs(imitate(_ROWS))
+            inputs = _inputs(imitate(rows))
             if change:
                 inputs = pytree.tree_map(lambda leaf: _with_other(leaf, row, trial), inputs)
             try:
@@ -111,12 +127,12 @@ class Augmentation:
                     f"of another, {TOLD}). On a private row it would raise in the middle of a run, "
                     "and tell of it: let it give something for every row"
                 ) from error
-        others = [i for i in range(_ROWS) if i != row]
+        others = [i for i in range(rows) if i != row]
         for one, two in zip(*found, strict=True):
-            if not one.ndim or len(one) != _ROWS:
+            if not one.ndim or len(one) != rows:
                 raise TrainingError(
                     f"augment must keep the rows of a batch, got the shape {tuple(one.shape)} from "
-                    f"{_ROWS} rows"
+                    f"{rows} rows"
                 )
             if not torch.equal(one[others], two[others]):
                 raise TrainingError(

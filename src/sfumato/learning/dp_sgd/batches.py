@@ -143,7 +143,7 @@ class Source:
             coins.fresh()
             yield batch
 
-    def check_collate(self, several: bool = False) -> None:
+    def check_collate(self, several: bool = False, crowd: int = 0) -> None:
         """Raises if a data set draws other coins than it is given, or its ``collate`` mixes items.
 
         Made-up items are collated. Without an example the first row is read, of which nothing is
@@ -151,13 +151,14 @@ class Source:
 
         Args:
             several: whether a row that comes may move others to another batch.
+            crowd: rows of the largest physical batch.
 
         Raises:
             TrainingError: if, with the same coins, another row than a changed item's moves, if
                 other coins are drawn, or if collate draws once for a whole batch.
         """
         if self._items is not None:
-            self._items.check_collate(several)
+            self._items.check_collate(several, crowd)
 
     def companies(self, rows_per_unit: int) -> list[Company]:
         """What company of other lengths the model must be tried in."""

@@ -29,6 +29,7 @@ from sfumato.learning.dp_sgd.structure import leaves_of, map_leaves
 __all__ = ["Company", "Form", "PublicItems"]
 
 _TRIALS, _ROWS = 64, 4  # to catch a collate that mixes now and then
+_IN_CROWDS = 4
 _VARIED = 256  # made-up items; then they come again
 _TOGETHER = 17  # items that are collated at least, so that they are padded alike
 _UNITS = 3  # in a comparison of company
@@ -121,7 +122,7 @@ class PublicItems:
             )
             raise
 
-    def check(self, several: bool = False) -> None:
+    def check(self, several: bool = False, crowd: int = 0) -> None:
         """Raises if, with the same coins, another row than a changed item's moves.
 
         Rows that become longer or shorter with an item's values are left to :meth:`companies`.
@@ -129,10 +130,14 @@ class PublicItems:
 
         Args:
             several: whether a row that comes may move others to another batch.
+            crowd: items of the largest physical batch, in case they are mixed among many only.
         """
         if not self._any_shape:
             return
         drawn = self._drawn()
+        for trial in range(_IN_CROWDS if crowd > _ROWS else 0):
+            items = self.made_up(crowd)
+            self._compare(items, trial, self._varied(-1 - trial), trial)
         for trial in range(_TRIALS):
             items = [self._varied(_ROWS * trial + i) for i in range(_ROWS)]
             row = trial % _ROWS
@@ -148,11 +153,11 @@ class PublicItems:
 
     def _compare(self, items: list[Any], row: int, other: Any, seed: int) -> None:
         """Raises if another row's numbers change with this one's item."""
-        others = [i for i in range(_ROWS) if i != row]
+        others = [i for i in range(len(items)) if i != row]
         listed = [*items[:row], other, *items[row + 1 :]]
         found = (_tensors_in(self.collated(each, seed)).values() for each in (items, listed))
         for one, two in zip(*found, strict=True):
-            rows_first = one.ndim > 0 and len(one) == len(two) == _ROWS
+            rows_first = one.ndim > 0 and len(one) == len(two) == len(items)
             if rows_first and one.shape == two.shape and not _equal(one[others], two[others]):
                 raise TrainingError(
                     "collate mixes the items of a batch (as mixup does), so that one record's "

@@ -20,6 +20,7 @@ ever without company; what company does to it is tried in the rehearsal
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -78,12 +79,13 @@ class Items:
     # --- private items ----------------------------------------------------------------------------
 
     def batch(self, rows: Rows) -> Fetched:
-        """These rows, in this order; the first time in a process, whoever makes them is watched."""
+        """These rows, in this order; whoever makes them is watched.
+
+        The first time in a process every function of torch's is looked at, later on what seeds.
+        """
         self._public.form  # noqa: B018  before any of the rows is read: a stream goes on only
-        if self._watched_in == os.getpid():
-            return self._batch(rows)
-        watched = Watched()
-        with watched, watched.calls():
+        known, watched = self._watched_in == os.getpid(), Watched()
+        with watched, contextlib.nullcontext() if known else watched.calls():
             found = self._batch(rows)
         self._watched_in = os.getpid()
         return found
@@ -132,14 +134,14 @@ class Items:
         """A batch of public items; the same every time."""
         return self._public.imitation(count)
 
-    def check_collate(self, several: bool) -> None:
+    def check_collate(self, several: bool, crowd: int = 0) -> None:
         """Raises if the collate mixes items, or something draws other coins than it is given."""
         collate = self._collate if self._any_shape else None
         refuse_held(data=self.data, collate=collate)
         if self._example is None and len(self.data):
             drawn_by(lambda: self._read(0), 1, 0)
         if collate is not None:
-            self._public.check(several)
+            self._public.check(several, crowd)
             refuse_held(collate=collate)  # which may have made one by now
 
     def companies(self, rows_per_unit: int) -> list[Company]:

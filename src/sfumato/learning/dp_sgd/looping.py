@@ -182,10 +182,11 @@ class Loop(ChargedOnce):
             self.plan.lots, self.plan.neighbours, self._copies, self._most_rows, self._ranks.count
         )
         refuse_held(model=self.model, augment=self._augmentation.augment)
-        self._source.check_collate(several)
-        imitate = self._augmentation.checked(self._source.imitation, several)
         expected = self.plan.lots.expected_size / self._ranks.count
         crowd = largest_part(expected, self._copies, self._most_rows)
+        rows = crowd * self._copies
+        self._source.check_collate(several, rows)
+        imitate = self._augmentation.checked(self._source.imitation, several, rows)
         companies = [
             company.changed(self._augmentation.held_still)
             for company in self._source.companies(self._copies)
