@@ -184,6 +184,29 @@ def test_text_that_the_engine_reads_itself_is_refused(tmp_path):
             open_source(f"duckdb://{tmp_path}/t.db", table=name)
 
 
+def test_foreign_tables_of_postgresql_are_refused(distribution, tmp_path):
+    """One line of a file makes every question fail, in a view over it as well."""
+    import psycopg
+
+    tmp_path.chmod(0o755)
+    (tmp_path / "t.csv").write_text("1,rome\nbari\n")
+    with psycopg.connect(distribution, autocommit=True) as there:
+        there.execute("CREATE EXTENSION IF NOT EXISTS file_fdw")
+        there.execute("CREATE SERVER IF NOT EXISTS files FOREIGN DATA WRAPPER file_fdw")
+        there.execute(
+            f"""CREATE FOREIGN TABLE lines (n int, city text) SERVER files
+            OPTIONS (filename '{tmp_path}/t.csv', format 'csv');
+            CREATE TABLE own (n int, city text);
+            CREATE VIEW both_of_them AS SELECT * FROM own UNION ALL SELECT * FROM lines"""
+        )
+    for name in ("lines", "both_of_them"):
+        with pytest.raises(ValueError, match=r"must not read a foreign table.*CREATE TABLE AS"):
+            open_source(distribution, table=name)
+    own = open_source(distribution, table="own").table
+    assert own.columns == ("n", "city")
+    own.get_backend().disconnect()
+
+
 def test_a_lazy_frame_that_reads_something_itself_is_refused(tmp_path):
     """Whatever the reader: one line takes others with it there, or one cell makes it fail."""
     (tmp_path / "t.csv").write_text('a,b\n1,"open\n2,x\n')

@@ -37,6 +37,7 @@ __all__ = [
     "fetch",
     "fetch_column",
     "materialise",
+    "postgres_query",
     "postgres_types",
     "quiet",
     "spark_filled",
@@ -100,15 +101,18 @@ class PostgresType:
     binary: bool
 
 
-def postgres_types(table: ir.Table) -> dict[str, PostgresType]:
-    """The columns' types in PostgreSQL's own words, which tell more than Ibis's; no row is read.
-
-    Shapes are left out: Ibis would have PostGIS write them.
-    """
+def postgres_query(table: ir.Table) -> str:
+    """What selects the table's rows in PostgreSQL, without shapes: PostGIS would write them."""
     backend: Any = table.get_backend()
     backend._run_pre_execute_hooks(table)
     kinds = table.schema().items()
-    query = backend.compile(table.select([n for n, kind in kinds if not kind.is_geospatial()]))
+    return backend.compile(table.select([n for n, kind in kinds if not kind.is_geospatial()]))
+
+
+def postgres_types(table: ir.Table) -> dict[str, PostgresType]:
+    """The columns' types in PostgreSQL's own words, which tell more than Ibis's; no row is read."""
+    backend: Any = table.get_backend()
+    query = postgres_query(table)
     found: dict[str, PostgresType] = {}
     with backend.con.transaction(), backend.con.cursor() as cursor:
         cursor.execute(f"SELECT * FROM ({query}) AS columns LIMIT 0")

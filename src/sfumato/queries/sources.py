@@ -39,7 +39,7 @@ from sfumato.data.delimited import (
 )
 from sfumato.queries.arrow import check_names, open_arrow, open_parquet
 from sfumato.queries.cells import readable, reads_presence
-from sfumato.queries.engine import CURATOR, Value, as_view, engine_name, quiet
+from sfumato.queries.engine import CURATOR, Value, as_view, engine_name, postgres_query, quiet
 from sfumato.queries.lines import LineStream
 
 __all__ = ["Source", "name_of", "open_source"]
@@ -54,6 +54,10 @@ _OTHER_READER = (
     "source must be a table that DuckDB stores, where what it reads elsewhere (Parquet files, "
     "frames, other databases) can fail on one cell: give the file's path, the frame or the other "
     "database's URL, or CREATE TABLE AS first"
+)
+_FOREIGN = (
+    "source must not read a foreign table of PostgreSQL's, where one line of a file or one cell of "
+    "another server can make reading fail: CREATE TABLE AS first, or give the file or the server"
 )
 _LAZY_READER = (
     "source must not be a lazy Polars frame that reads something by itself, where one cell or one "
@@ -217,6 +221,12 @@ def _check_readers(table: ir.Table) -> None:
             found = re.search(r"(?m)^\W*Relation .*\] (csv|json|text|xml)$", plan)
             if java and re.search(r"(?m)^\W*Relation .*\] parquet$", plan):
                 _check_parquet_in_spark(backend._session, frame)
+        elif backend.name == "postgres":
+            with backend.con.transaction(), backend.con.cursor() as cursor:
+                cursor.execute(f"EXPLAIN (FORMAT JSON) {postgres_query(table)}")
+                if "'Node Type': 'Foreign Scan'" in str(cursor.fetchone()):
+                    raise UnreadableError(_FOREIGN)
+            return
         else:
             return
         if found:
