@@ -94,8 +94,8 @@ def _tells(run: Sources, at: str) -> bool:
     attacks = _count(run, f"{MEMBERSHIP}#/attacks")
     try:
         where = _power_place(run, at, _LOW_RATES[0])
-        found = run.raw(f"{where}/members_found"), run.raw(f"{where}/interval/0")
-        if _lower(run, at, *map(float, found), attacks) > _LOW_RATES[0]:
+        found, least = (float(run.raw(f"{where}/{it}")) for it in ("members_found", "interval/0"))
+        if _lower(run, at, found, least, attacks) > _LOW_RATES[0]:
             return True
     except (NotOnRecord, TypeError, ValueError):
         pass
