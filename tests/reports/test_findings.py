@@ -117,12 +117,12 @@ def test_nobody_is_exposed_where_no_attack_tells(known):
 
     def told(auc, found):
         for attack in known[findings.MEMBERSHIP]["attacks"]:
-            attack["auc"], attack["auc_interval"] = auc[1], auc
-            attack["power"][0] |= {"members_found": found[0], "interval": found}
+            attack["auc"], attack["auc_interval"] = auc[1], auc[::2]
+            attack["power"][0] |= {"members_found": found[0], "interval": found[1:]}
         blocks = findings.most_exposed({"private": sources(known)})
         return words(blocks[0]) if isinstance(blocks[0], Paragraph) else "shown"
 
-    assert len(known[findings.MEMBERSHIP]["attacks"]) == 5
+    del known[findings.MEMBERSHIP]["attacks"][5:]
     assert "nobody is shown" in told([0.45, 0.5, 0.55], [0.02, 0.0, 0.05])
     # One of five is above guessing by luck once in eight times.
     assert "nobody is shown" in told([0.505, 0.55, 0.595], [0.02, 0.0, 0.05])
@@ -133,7 +133,7 @@ def test_nobody_is_exposed_where_no_attack_tells(known):
 
 def test_the_most_exposed_as_pictures_or_rows(known):
     for attack in known[findings.MEMBERSHIP]["attacks"]:
-        attack["auc_interval"] = [0.51, 0.6]
+        attack["auc"], attack["auc_interval"] = 0.56, [0.53, 0.59]
     (picture,) = findings.most_exposed({"private": sources(known)})
     assert isinstance(picture, Picture)
     assert picture.source.endswith("/pictures")
