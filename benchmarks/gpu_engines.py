@@ -29,9 +29,15 @@ Sums = dict[str, Tensor]
 
 
 class Engine(ABC):
-    """One way to train."""
+    """One way to train.
+
+    Attributes:
+        private: whether examples are clipped and noise is added.
+        allowance: for rounding: examples are clipped to the clip norm times one minus it.
+    """
 
     private = True
+    allowance = 0.0
 
     def __init__(self, setting: Setting) -> None:
         self.s = setting
@@ -133,6 +139,7 @@ class Sfumato(Engine):
         source = own_noise(noise, trained)
         self.noisy = NoisyStep(plan, trained, self.optimizer, None, source, 1.0)
         self.noisy.watched = False  # as in a run without a progress bar
+        self.allowance = self.noisy.sum.eta
         self.attached = self.recorder.attached()
         self.attached.__enter__()
         x, y = setting.task.batch(11, setting.device)

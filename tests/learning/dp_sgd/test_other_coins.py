@@ -358,7 +358,7 @@ def python_seeded(x):
 
 
 def torch_seeded(x):
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):  # a worker may not ask for GPUs
         torch.manual_seed(0)
         return x + torch.randn_like(x)
 

@@ -94,6 +94,12 @@ def _convolution(use, input, weight, bias=None, stride=1, padding=0, dilation=1,
     rules._bias(use, bias)
 
 
+@pytest.fixture(autouse=True)
+def whole_convolutions(monkeypatch):
+    """On a machine with a GPU torch allows TF32 in convolutions by itself, which graphs show."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
 @pytest.fixture
 def stand_ins(monkeypatch):
     """Linear layers and convolutions go through the kernels above; the settings they ran under."""
