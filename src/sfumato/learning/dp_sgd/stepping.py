@@ -242,10 +242,10 @@ class NoisyStep:
 
         The sums that ``updates`` takes stay as they are.
         """
-        sums = {
-            name: self.sum.sums[name].to(exact_type(self.parameters[name].dtype))
-            for name in self.sum.groups[index]
-        }
+        sums = {name: self.sum.sums[name] for name in self.sum.groups[index]}
+        types = {name: exact_type(self.parameters[name].dtype) for name in sums}
+        if any(total.dtype != types[name] for name, total in sums.items()):
+            sums = brought_together(sums, self.sum.parameters, types)
         self._note_signal(in_one_piece(sums.values()) if self.watched else sums.values(), std)
         left = {n: s for n, s in sums.items() if not updates.take(self.parameters[n], s, std)}
         pieces = in_one_piece(left.values())

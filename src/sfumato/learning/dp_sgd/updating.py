@@ -217,20 +217,25 @@ def _is_ordinary(optimizer: torch.optim.Optimizer) -> bool:
 
 
 def brought_together(
-    sums: Mapping[str, Tensor], parameters: Mapping[str, Tensor]
+    sums: Mapping[str, Tensor],
+    parameters: Mapping[str, Tensor],
+    types: Mapping[str, torch.dtype] | None = None,
 ) -> dict[str, Tensor]:
     """The same sums; small ones that lie apart are copied to one vector, so one launch does.
 
     Args:
         sums: by name.
         parameters: of the same names at least; copies are laid out like them.
+        types: what sums are rounded to, by name; as they are, if left out.
     """
+    types = {name: t.dtype for name, t in sums.items()} if types is None else types
     small = {name: t for name, t in sums.items() if t.numel() < LEAST_NUMBERS}
-    kinds = {(t.device, t.dtype) for t in small.values()}
-    if len(kinds) != 1 or len(in_one_piece(small.values())) == 1:
-        return dict(sums)
+    kinds = {(t.device, types[name]) for name, t in small.items()}
+    as_they_are = all(t.dtype == types[name] for name, t in small.items())
+    if len(kinds) != 1 or (as_they_are and len(in_one_piece(small.values())) == 1):
+        return {name: t.to(types[name]) for name, t in sums.items()}
     device, dtype = next(iter(kinds))
     vector = torch.empty(sum(t.numel() for t in small.values()), dtype=dtype, device=device)
     views = views_like(vector, {name: parameters[name] for name in small})
     torch._foreach_copy_(list(views.values()), list(small.values()))
-    return {**sums, **views}
+    return {name: views[name] if name in small else t.to(types[name]) for name, t in sums.items()}

@@ -143,8 +143,13 @@ def _with(total: Tensor | None, some: Tensor) -> Tensor:
 
 def rows(flat: Tensor, weights: Tensor, most: int = TERMS) -> Tensor:
     """(columns,) in float64: the sum over units of weight times row, of (units, columns)."""
+    if not flat.numel():
+        return flat.new_zeros(flat.shape[1], dtype=torch.float64)
+    if not in_place(flat):  # all blocks in one launch
+        return _small(weights.to(flat.dtype).view(-1, 1, 1), flat.unsqueeze(1), most)[0]
     found = added(weights[b].to(flat.dtype) @ flat[b] for b in blocks(len(flat), most))
-    return flat.new_zeros(flat.shape[1], dtype=torch.float64) if found is None else found
+    assert found is not None
+    return found
 
 
 def product(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
