@@ -17,6 +17,7 @@ with coins and with none, in turns. Each measurement runs in a process of its ow
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import math
@@ -162,25 +163,38 @@ def masks_of(compiled: bool, device: str, steps: int = 40) -> list[tuple[bool, .
     return [tuple((s != 0).any(0).tolist()) for s in noise.sums if s.shape[-1] == 512]
 
 
-def step_time(width: int, compiled: bool, device: str, turns: int = 7) -> dict[str, float]:
+def step_time(network_of: str, compiled: bool, device: str, turns: int = 8) -> dict[str, float]:
     """Milliseconds of a median step of 256 rows, on a CPU of its time; and without any coins."""
     from sfumato.learning.secret_coins import ModelCoins
 
     nothing: dict[str, Any] = {"fresh": lambda _: None, "give_back": lambda _: None}
-    pairs: list[tuple[float, float]] = []
-    for _ in range(turns):
-        with_coins = median_step(width, compiled, device)
-        with mock.patch.multiple(ModelCoins, **nothing):
-            pairs.append((with_coins, median_step(width, compiled, device)))
-    ratio = statistics.median(one / two for one, two in pairs)
-    return {"ms": min(p[0] for p in pairs), "without": min(p[1] for p in pairs), "ratio": ratio}
+    found: dict[bool, list[float]] = {True: [], False: []}
+    for turn in range(turns):
+        for coins in (True, False) if turn % 2 else (False, True):
+            with contextlib.nullcontext() if coins else mock.patch.multiple(ModelCoins, **nothing):
+                found[coins].append(median_step(network_of, compiled, device))
+    ratio = statistics.median(one / two for one, two in zip(found[True], found[False], strict=True))
+    return {"ms": min(found[True]), "without": min(found[False]), "ratio": ratio}
 
 
-def median_step(width: int, compiled: bool, device: str, steps: int = 120) -> float:
+def timed_network(name: str) -> tuple[nn.Sequential, tuple[int, ...]]:
+    """A network with dropout, and the shape of a row."""
+    if name == "cnn":  # of Opacus' MNIST example, with dropout
+        return nn.Sequential(
+            nn.Conv2d(1, 16, 8, 2, padding=3), nn.ReLU(), nn.MaxPool2d(2, 1),
+            nn.Conv2d(16, 32, 4, 2), nn.ReLU(), nn.MaxPool2d(2, 1),
+            nn.Flatten(), nn.Dropout(0.5), nn.Linear(32 * 4 * 4, 32), nn.ReLU(), nn.Linear(32, 10),
+        ), (1, 28, 28)  # fmt: skip
+    inputs, hidden = map(int, name.split("-")[:2])
+    layers = nn.Linear(inputs, hidden), nn.ReLU(), nn.Dropout(0.5), nn.Linear(hidden, 10)
+    return nn.Sequential(*layers), (inputs,)
+
+
+def median_step(network_of: str, compiled: bool, device: str, steps: int = 120) -> float:
     torch.manual_seed(0)
-    layers = nn.Linear(width, 256), nn.ReLU(), nn.Dropout(0.5), nn.Linear(256, 10)
-    model = nn.Sequential(*layers).to(device)
-    x, y = torch.randn(2000, width).to(device), torch.randint(0, 10, (2000,)).to(device)
+    model, shape = timed_network(network_of)
+    model.to(device)
+    x, y = torch.randn(2000, *shape).to(device), torch.randint(0, 10, (2000,)).to(device)
     at: list[float] = []
 
     def tick(*_: Any) -> None:
@@ -223,6 +237,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--only", default="attack,masks,time")
+    parser.add_argument("--networks", default="20-256-10,784-256-10,cnn", help="for time")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -241,10 +256,10 @@ def main() -> None:
             found = there(source, ["masks", compiled, given.device])
             kind = ("compiled, recorded" if gpu else "compiled") if compiled else "eager"
             print(f"masks, {kind}, {name}: {found}", flush=True)
-    settings = [(20, False), (784, False)] + ([(784, True)] if gpu else [])
-    for width, compiled in settings if "time" in only else ():
-        found = there(HERE, ["time", width, compiled, given.device])
-        print(f"time, {width} inputs, {compiled=}: {found}", flush=True)
+    settings = [(name, kind) for name in given.networks.split(",") for kind in {False, gpu}]
+    for name, compiled in settings if "time" in only else ():
+        found = there(HERE, ["time", name, compiled, given.device])
+        print(f"time, {name}, {compiled=}: {found}", flush=True)
 
 
 if __name__ == "__main__":
