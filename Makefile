@@ -1,4 +1,4 @@
-# make setup | demo | test | test-all | docs | bench | format
+# make setup | demo | test | test-all | fuzz | docs | bench | format
 # Everything runs from .venv, which is made from requirements.lock the first time it is needed.
 
 PYTHON ?= python3
@@ -7,7 +7,9 @@ export MPLBACKEND := Agg
 # Root needs no sudo; others try one that asks for no password.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
 
-.PHONY: setup demo test test-all check docs docs-serve bench bench-gpu format lock clean
+MINUTES ?= 20
+
+.PHONY: setup demo test test-all fuzz check docs docs-serve bench bench-gpu format lock clean
 
 setup: .venv/.ready
 
@@ -47,6 +49,10 @@ test: check
 
 test-all: check
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m "slow or not slow"
+
+# Looks for neighbouring inputs that can be told apart; findings/ has a script for each.
+fuzz: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.neighbours.fuzz --minutes $(MINUTES)
 
 # The site, into site/: links checked, warnings are errors.
 docs: setup

@@ -1,6 +1,5 @@
 """What all tests share: repeatable runs, without time limits, and real databases."""
 
-import contextlib
 import itertools
 import os
 import shutil
@@ -29,22 +28,9 @@ def same_coins():
     For tests of what noise leads to, an accuracy or an attack's success, in code that takes its
     coins from the operating system and has no argument for others.
     """
-    import numpy as np
+    from tests.coins import same_coins
 
-    from sfumato.core.randomness import SystemCoins
-
-    @contextlib.contextmanager
-    def patched(seed):
-        generator = np.random.Generator(np.random.PCG64(seed))
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                SystemCoins,
-                "words",
-                lambda self, count: generator.integers(0, 2**64, count, dtype=np.uint64),
-            )
-            yield
-
-    return patched
+    return same_coins
 
 
 @pytest.fixture

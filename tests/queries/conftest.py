@@ -4,15 +4,14 @@ import importlib.util
 import itertools
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 
 import ibis
 import pytest
+from tests.databases import server_programs, server_with_collations
 
 from sfumato.core import SeededCoins
 from sfumato.ledger import Budget, Ledger
@@ -117,35 +116,7 @@ def postgres(server):
 @pytest.fixture(scope="session")
 def distribution():
     """The distribution's PostgreSQL, which has ICU's collations and citext, as a URL."""
-    import psycopg
-
-    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not programs:
+    if not server_programs():
         pytest.skip("PostgreSQL with ICU is not installed: make setup")
-    folder = Path(tempfile.mkdtemp(prefix="pg"))
-    options = {"cwd": folder, "stdout": subprocess.DEVNULL, "check": True}
-    if os.geteuid() == 0:  # as whom PostgreSQL does not run
-        shutil.chown(folder, "postgres")
-        options["user"] = "postgres"
-    data, control = folder / "data", programs[-1].with_name("pg_ctl")
-    subprocess.run(
-        [programs[-1], "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"],
-        **options,
-    )
-    settings = f"-c listen_addresses= -c fsync=off -k {folder}"
-    control = [control, "-D", data, "-w", "-l", folder / "log"]
-    subprocess.run([*control, "-o", settings, "start"], **options)
-    url = f"postgresql://postgres@/postgres?host={folder}"
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(
-            """CREATE EXTENSION citext;
-            CREATE COLLATION any_case (provider = icu, locale = 'und-u-ks-level2',
-                                       deterministic = false);
-            CREATE COLLATION any_accent (provider = icu, locale = 'und-u-ks-level1-kc-true',
-                                         deterministic = false);
-            CREATE DOMAIN city AS citext;
-            CREATE TYPE cities AS ENUM ('rome', 'ROME', 'bari')"""
-        )
-    yield url
-    subprocess.run([*control, "-m", "immediate", "stop"], **options)
-    shutil.rmtree(folder, ignore_errors=True)
+    with server_with_collations() as url:
+        yield url
