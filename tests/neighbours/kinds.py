@@ -1,0 +1,22 @@
+"""All kinds of cases, by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.neighbours.drawing_tables import table_cases, unit_cases
+from tests.neighbours.folders import folder_cases
+from tests.neighbours.lines import line_cases
+from tests.neighbours.loops import loop_cases
+
+__all__ = ["KINDS"]
+
+KINDS: dict[str, Any] = {
+    "tables": table_cases(),
+    "postgres": table_cases(("postgres",)),
+    "units": unit_cases(),
+    "lines": line_cases(),
+    "loops": loop_cases(),
+    "folders": folder_cases(),
+}
+"""Strategies by the kind of case that they make."""

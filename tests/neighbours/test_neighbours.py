@@ -1,0 +1,91 @@
+"""A short slice of the neighbours' fuzzer, the same every time; and that it sees what is broken."""
+
+import numpy as np
+import pytest
+from tests.databases import server_programs
+from tests.neighbours import folders
+from tests.neighbours.folders import FolderCase
+from tests.neighbours.fuzz import hunt
+from tests.neighbours.harness import script
+from tests.neighbours.kinds import KINDS
+from tests.neighbours.lines import LinesCase
+from tests.neighbours.loops import LoopCase
+from tests.neighbours.tables import Column, Question, TableCase
+
+PIECE = {"tables": 10, "postgres": 6, "units": 6, "lines": 12, "loops": 12, "folders": 15}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.filterwarnings("ignore")  # cases compare warnings themselves
+def test_neighbours_cannot_be_told_apart(kind):
+    if kind == "postgres" and not server_programs():
+        pytest.skip("PostgreSQL with ICU is not installed: make setup")
+    tried, unusable, case = hunt(kind, 35, PIECE[kind], shrink=False)
+    assert case is None, script(case, case.broken())[1]
+    assert tried > unusable
+
+
+# --- what is planted is found -------------------------------------------------------------------
+
+TABLE = TableCase(
+    "arrow",
+    (Column("person", "int64", (1, 1, 1, 2)), Column("city", "string", (b"a", b"a", b"a", b"b"))),
+    (0, 1, 2), "person", 1, questions=(Question(), Question(where=('"city" = \'a\'',))),
+)  # fmt: skip
+
+
+def test_bounds_that_are_dropped_are_seen(monkeypatch):
+    from sfumato.queries import protected
+
+    assert not TABLE.broken()
+    monkeypatch.setattr(protected, "bound_rows", lambda table, *_: table)
+    assert len(TABLE.broken()) == 2
+
+
+def test_an_error_that_depends_on_a_row_is_seen(monkeypatch):
+    from sfumato.queries import protected
+
+    real = protected.fetch
+
+    def fetch(expression, *rest):
+        rows = real(expression, *rest)
+        if any(3 in row.values() for row in rows):
+            raise RuntimeError("three")
+        return rows
+
+    case = TableCase("arrow", (Column("x", "int64", (1, 2, 3)),), (2,))
+    assert not case.broken()
+    monkeypatch.setattr(protected, "fetch", fetch)
+    assert [law for law in case.broken() if "three" in law]
+
+
+def test_lines_that_reach_others_are_seen(monkeypatch):
+    from sfumato.queries import lines as room
+
+    case = LinesCase(b"x", (b"1", b'"2', b"3", b"4"), 1)
+    assert not case.broken()
+    real = room.batch_of
+    monkeypatch.setattr(
+        room, "batch_of", lambda block, files: real(block.partition(b'"')[0], files)
+    )
+    assert case.broken()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_masks_that_are_known_are_seen(monkeypatch):
+    from sfumato.learning.dp_sgd import lots
+    from sfumato.learning.secret_coins import ModelCoins
+
+    case = LoopCase(dropout=0.5, count=20, place=0)
+    assert not case.broken()
+    monkeypatch.setattr(lots, "arrangement", lambda count, _: np.arange(count))
+    words = ModelCoins().draw()
+    monkeypatch.setattr(ModelCoins, "draw", lambda self: words)
+    assert [law for law in case.broken() if "C apart" in law]
+
+
+def test_lots_beyond_the_charge_are_seen(monkeypatch):
+    case = FolderCase(1, (("run", "a", 5), ("copy", "a", "b"), ("run", "a", 9), ("run", "b", 9)))
+    assert not case.broken()
+    monkeypatch.setattr(folders.World, "charges", lambda self: 0.5)
+    assert case.broken()
