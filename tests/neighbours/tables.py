@@ -171,9 +171,8 @@ class TableCase(Case):
         folder = Path(tempfile.mkdtemp(prefix="pair"))
         try:
             with contextlib.closing(made(self.source, columns, folder)) as table:
-                return done(
-                    lambda out: self._open_and_ask(out, table, folder), [str(folder)], COINS
-                )
+                hidden = [text for text in (str(folder), table.named) if text]
+                return done(lambda out: self._open_and_ask(out, table, folder), hidden, COINS)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -210,6 +209,7 @@ class Made:
     given: Any
     options: dict[str, Any]
     close: Callable[[], None] = lambda: None
+    named: str = ""
 
 
 def made(source: str, columns: tuple[Column, ...], folder: Path) -> Made:
@@ -311,4 +311,4 @@ def _in_postgres(columns: tuple[Column, ...]) -> Made:
             close()
             raise
     options = quote(f"-csearch_path={schema},public")
-    return Made(f"{server}&options={options}", {"table": "t"}, close)
+    return Made(f"{server}&options={options}", {"table": "t"}, close, schema)
