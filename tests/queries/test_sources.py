@@ -151,6 +151,144 @@ def test_the_schema_of_a_csv_is_text_whatever_it_holds(tmp_path):
     assert len(schemas) == 1
 
 
+def test_columns_of_the_same_name_are_refused(tmp_path):
+    """The first would be taken for both, and those whom the second tells apart for one."""
+    table = pa.Table.from_arrays([pa.array([1, 2]), pa.array([7, 7])], names=["u", "u"])
+    pq.write_table(table, tmp_path / "u.parquet")
+    for source in (table, str(tmp_path / "u.parquet")):
+        with pytest.raises(ValueError, match="named differently"):
+            open_source(source, name="d")
+
+
+@pytest.mark.parametrize("name", ["v[1].parquet", "v?.parquet", "v*.parquet", "[v].parquet"])
+def test_a_name_that_looks_like_a_pattern_is_the_file_s(tmp_path, name):
+    for other in ("v1.parquet", "vx.parquet", "v.parquet"):
+        pq.write_table(pa.table({"x": [1, 1, 1]}), tmp_path / other)
+    pq.write_table(pa.table({"x": [2]}), tmp_path / name)
+    assert rows_of(str(tmp_path / name)) == [{"x": 2}]
+    at_url = open_source("duckdb://", table=str(tmp_path / name), name="d")
+    assert fetch(at_url.table, "testing") == [{"x": 2}]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_folder_s_name_is_no_column(tmp_path, damaged):
+    folder = tmp_path / "person=all"
+    folder.mkdir()
+    texts = pa.array([b"a", b"\xff" if damaged else b"b"], pa.binary()).view(pa.string())
+    pq.write_table(pa.table({"person": [1, 2], "t": texts}), folder / "v.parquet")
+    table = open_source(str(folder / "v.parquet"), name="d").table
+    assert table.columns == ("person", "t")
+    assert [row["person"] for row in fetch(table, "testing")] == [1, 2]
+
+
+def decimals(*raw, kind=None):
+    """Decimals by the numbers that they are stored as."""
+    data = b"".join(r.to_bytes(16, "little", signed=True) for r in raw)
+    kind = pa.decimal128(38, 10) if kind is None else kind
+    return pa.Array.from_buffers(kind, len(raw), [None, pa.py_buffer(data)])
+
+
+@pytest.mark.parametrize("kind", ["arrow", "parquet", "polars"])
+def test_a_decimal_beyond_its_type_is_missing(tmp_path, protected, kind):
+    """DuckDB cannot negate the least of them, and sorts by negating."""
+    cells = decimals(1, 10**38 - 1, 1 - 10**38, 10**38, -(10**38), -(2**127), 2**127 - 1)
+    table = pa.table({"u": range(7), "c": cells})
+    pq.write_table(table, tmp_path / "c.parquet")
+    sources = {"arrow": lambda: table, "parquet": lambda: str(tmp_path / "c.parquet")}
+    sources["polars"] = lambda: pl.from_arrow(table)
+    people = protected(sources[kind](), unit="u", max_rows_per_unit=1)
+    assert people.where("c IS NULL").count(**SURE).value == 4
+    assert people.where("c > 0").count(**SURE).value == 2
+
+
+def test_a_parquet_decimal_of_few_digits_too(tmp_path):
+    kind = pa.decimal128(5, 2)
+    pq.write_table(pa.table({"c": decimals(99_999, -1, kind=kind)}), tmp_path / "c.parquet")
+    assert rows_of(str(tmp_path / "c.parquet")) == [
+        {"c": Decimal("999.99")},
+        {"c": Decimal("-0.01")},
+    ]
+
+
+def test_columns_of_arrow_in_a_pandas_frame_are_arrow_s():
+    """As Python objects some of their cells cannot be had."""
+    texts = pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())
+    hours = pa.array([1, 2**63 - 1], pa.int64()).view(pa.time64("us"))
+    lists = pa.ListArray.from_arrays([0, 1, 2], texts)
+    frame = pa.table({"t": texts, "h": hours, "l": lists}).to_pandas(types_mapper=pd.ArrowDtype)
+    assert rows_of(frame) == [{"t": "a", "h": True, "l": True}, {"t": None, "h": True, "l": True}]
+
+
+def test_halves_of_surrogates_are_missing_and_equal_to_nothing():
+    frame = pd.DataFrame({"x": pd.Series(["?", "\ud800", "\udfff"], dtype=object)})
+    assert [row["x"] for row in rows_of(frame)] == ["?", None, None]
+
+
+VIEWS = (
+    "select b.x from b left join '{file}' p on b.x = p.x and b.x > 100",
+    "select x from b union all select x from '{file}' where x > 100",
+    "select (select max(x) from '{file}') x from b",
+    "select x from b where (select count(*) from '{file}') > 0",
+)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("rows", [[1], [1, 200]])
+@pytest.mark.parametrize("stored", [[1], [1, 500]])
+def test_what_a_view_reads_is_told_by_its_words_not_by_its_rows(tmp_path, view, rows, stored):
+    """The plan that runs leaves out what no row needs."""
+    pq.write_table(pa.table({"x": stored}), tmp_path / "p.parquet")
+    connection = ibis.duckdb.connect(tmp_path / "t.db")
+    connection.raw_sql("CREATE TABLE b (x INT)")
+    connection.raw_sql("INSERT INTO b VALUES " + ", ".join(f"({row})" for row in rows))
+    connection.raw_sql("CREATE VIEW v AS " + view.format(file=tmp_path / "p.parquet"))
+    with quiet(), pytest.raises(ValueError, match="a table that DuckDB stores"):
+        open_source(connection.table("v"), name="d")
+    ((kept,),) = connection.raw_sql("SELECT current_setting('explain_output')").fetchall()
+    assert kept.lower() == "physical_only"
+    connection.disconnect()
+
+
+def test_one_stored_table_has_one_place(tmp_path, monkeypatch, new_ledger, protected):
+    monkeypatch.chdir(tmp_path)
+    connection = ibis.duckdb.connect("t.db")
+    connection.raw_sql("CREATE TABLE t AS SELECT 1 AS x")
+    connection.disconnect()
+    (tmp_path / "link.db").symlink_to("t.db")
+    ledger = new_ledger()
+    protected("duckdb://t.db", table="t", name="first", ledger=ledger)
+    for url, table in (
+        (f"duckdb://{tmp_path}/t.db", "t"), (f"duckdb://{tmp_path}/./t.db", "t"),
+        ("duckdb://link.db", "t"), ("duckdb://t.db", "T"), ("duckdb://t.db", "main.t"),
+    ):  # fmt: skip
+        with pytest.raises(LedgerError, match="does not get a new budget"):
+            protected(url, table=table, name="second", ledger=ledger)
+
+
+def test_one_table_of_postgresql_has_one_place(postgresql_url, new_ledger, protected):
+    with psycopg.connect(postgresql_url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 1 AS x")
+        ((schema,),) = connection.execute("SELECT current_schema()").fetchall()
+    ledger = new_ledger()
+    first = protected(postgresql_url, table="t", name="first", ledger=ledger)
+    for url, table in (
+        (postgresql_url, f"{schema}.t"), (f"{postgresql_url}&connect_timeout=5", "t"),
+        (postgresql_url.replace("postgresql:", "postgres:"), "t"),
+    ):  # fmt: skip
+        with pytest.raises(LedgerError, match="does not get a new budget"):
+            protected(url, table=table, name="second", ledger=ledger)
+    first._table.get_backend().disconnect()
+
+
+@pytest.mark.parametrize("keys", [[1, 10**23], [-1, 2**64], ["a", "\ud800"]])
+def test_keys_that_no_cell_can_hold_are_refused(protected, keys):
+    frame = pa.table({"x": pa.array([1, 2]), "t": pa.array(["a", "b"])})
+    column = "t" if isinstance(keys[0], str) else "x"
+    people = protected(frame)
+    with pytest.raises(ValueError, match="of the column's type"):
+        people.histogram(column, keys=keys, **SURE)
+
+
 def test_text_that_the_engine_reads_itself_is_refused(tmp_path):
     """Its rows are not lines: a view over it, an expression, and a view in a database file."""
     (tmp_path / "t.csv").write_text('a,b\n1,"open\n2,x\n')
@@ -316,6 +454,7 @@ def test_any_object_becomes_text_or_nothing(value):
     first, second = rows_of(frame)
     assert second["x"] == "ordinary"
     missing = value is None or value is pd.NA or value is pd.NaT or isinstance(value, Rude)
+    missing |= isinstance(value, str) and value == "\ud800"  # half a character is no text
     if missing or (isinstance(value, float) and np.isnan(value)):
         assert first["x"] is None
     else:

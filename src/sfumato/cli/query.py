@@ -318,7 +318,7 @@ def _read_questions(path: Path) -> list[Query]:
 
     try:
         data: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"cannot read questions from {str(path)!r}: {error}") from error
     listed = data if isinstance(data, list) else [data]
     if not listed or not all(isinstance(item, dict) for item in listed):

@@ -103,8 +103,9 @@ def is_delimited(path: str | Path) -> bool:
 
 
 def files_at(path: Path) -> list[Path]:
-    """The file, or those whose names match where the name holds a star, in order."""
-    return sorted(path.parent.glob(path.name)) if "*" in path.name else [path]
+    """The file, or those whose names match where no file has that name and it holds a star."""
+    pattern = "*" in path.name and not path.is_file()
+    return sorted(path.parent.glob(path.name)) if pattern else [path]
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,10 @@ it is faster. Which of the two reads a file changes how long that takes and noth
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -57,19 +59,20 @@ _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Refuses columns whose names differ in case alone.
+    """Refuses columns whose names are the same, or differ in case alone.
 
     DuckDB and Spark take ``U`` and ``u`` for one column, the first of them. So a question would be
     about another column than it says, and what bounds a unit could be another than the one named.
     """
     known: dict[str, str] = {}
     for name in names:
-        other = known.setdefault(name.casefold(), name)
-        if other != name:
+        other = known.get(name.casefold())
+        if other is not None:
             raise UnreadableError(
                 f"columns must be named differently, and not in case alone, got {[other, name]}: "
                 "rename one"
             )
+        known[name.casefold()] = name
 
 
 def open_arrow(connection: Any, arrow: pa.Table) -> Opened:
@@ -82,31 +85,62 @@ def open_arrow(connection: Any, arrow: pa.Table) -> Opened:
     return _registered(connection, raw, arrow.schema)
 
 
-def open_parquet(connection: Any, paths: Sequence[str]) -> Opened:
-    """Parquet files with the same columns.
+def open_parquet(connection: Any, files: Sequence[str]) -> Opened:
+    """Parquet files with the same columns, each under exactly this name.
+
+    What a file holds is what it holds: a folder called ``person=all`` gives no column, though
+    engines take it for one.
 
     Raises:
         UnreadableError: for files of different schemas, or with a column that nothing reads.
     """
     connection.raw_sql("SET enable_geoparquet_conversion = false")  # which fails on damaged shapes
-    check_names(pq.read_schema(paths[0]).names)
+    check_names(pq.read_schema(files[0]).names)
+    paths = [_exactly(path) for path in files]
     described = _described(connection, paths)
     if all(_reads_any_cell(*column) for column in described):
-        read = connection.read_parquet(list(paths), utf8_validation="replace")
+        read = connection.read_parquet(paths, utf8_validation="replace", hive_partitioning=False)
         if _is_text(connection, paths, read):
-            return read, {}
+            return _without_impossible(read), {}
     for name, physical, converted, *_ in described:
         if converted == "DECIMAL" and physical == "BYTE_ARRAY":
             raise UnreadableError(
                 f"column {name!r} holds decimals of any length, which no reader reads without "
                 "failing on some: write it with a fixed length, or as doubles"
             )
-    schema = pq.read_schema(paths[0])
+    schema = pq.read_schema(files[0])
     raw = pa.schema([(field.name, _raw_type(field.type)) for field in schema])
     # Text that was written as categories is checked for UTF-8 unless it is read as such.
-    options = ds.ParquetReadOptions(dictionary_columns=_categorical(paths[0], schema))
-    files = ds.dataset(list(paths), schema=raw, format=ds.ParquetFileFormat(read_options=options))
-    return _registered(connection, files, schema)
+    options = ds.ParquetReadOptions(dictionary_columns=_categorical(files[0], schema))
+    kind = ds.ParquetFileFormat(read_options=options)
+    return _registered(connection, ds.dataset(list(files), schema=raw, format=kind), schema)
+
+
+def _exactly(path: str) -> str:
+    """The pattern by which DuckDB finds the file of this name, and no other."""
+    return re.sub(r"[*?[]", lambda sign: f"[{sign[0]}]", path)
+
+
+def _without_impossible(table: ir.Table) -> ir.Table:
+    """Decimals with more digits than their type says are missing."""
+    read = {
+        name: within_digits(table[name])
+        for name, kind in table.schema().items()
+        if isinstance(kind, dt.Decimal)
+    }
+    return table.mutate(**read) if read else table
+
+
+def within_digits(cell: Value) -> Value:
+    """A decimal that its type can hold.
+
+    Files and frames may hold others, of which the outermost cannot be negated: sorting fails there.
+    """
+    kind: Any = cell.type()
+    most = f"{Decimal((0, (9,) * kind.precision, -kind.scale)):f}"
+    # As text, of which no digit is lost on its way through the engine's parser.
+    first, last = (ibis.literal(end).cast(kind) for end in (f"-{most}", most))
+    return either(cell.between(first, last), cell, ibis.null(kind))
 
 
 def _categorical(path: str, schema: pa.Schema) -> list[str]:
@@ -147,7 +181,9 @@ def _is_text(connection: Any, paths: Sequence[str], read: ir.Table) -> bool:
         return True
     # Decoding fails on other bytes, even where the reader did not look at them.
     decoded = ", ".join(f'count(decode(encode("{name}")))' for name in texts)
-    query = f"SELECT {decoded} FROM read_parquet(?, utf8_validation='strict')"
+    query = (
+        f"SELECT {decoded} FROM read_parquet(?, utf8_validation='strict', hive_partitioning=false)"
+    )
     try:
         connection.con.execute(query, [list(paths)]).fetchall()
     except duckdb.Error:
@@ -210,6 +246,8 @@ def _reader(kind: pa.DataType) -> Reader | None:
         return partial(_moment, unit=kind.unit, zone=kind.tz is not None)
     if kinds.is_date64(kind):
         return lambda cell: _moment(cell, "ms", False).cast("date")
+    if kinds.is_decimal(_raw_type(kind)):
+        return within_digits
     plain = kinds.is_boolean(kind) or kinds.is_integer(kind) or kinds.is_floating(kind)
     plain |= kinds.is_decimal(kind) or kinds.is_date32(kind) or kinds.is_duration(kind)
     return None if plain or isinstance(kind, pa.BaseExtensionType) else presence

@@ -119,9 +119,11 @@ def _fits(kind: dt.DataType, key: Any) -> bool:
     if kind.is_boolean():
         return isinstance(key, bool)
     if kind.is_integer():
-        return isinstance(key, int) and not isinstance(key, bool)
+        ends: Any = kind.bounds  # pyright: ignore[reportAttributeAccessIssue]
+        whole = isinstance(key, int) and not isinstance(key, bool)
+        return whole and ends.lower <= key <= ends.upper
     if kind.is_string():
-        return isinstance(key, str)
+        return isinstance(key, str) and not any("\ud800" <= sign <= "\udfff" for sign in key)
     if kind.is_timestamp():
         # An engine that converts a date, or a zone, on the way may fail on a row.
         zone = getattr(kind, "timezone", None)

@@ -75,21 +75,27 @@ def protect(
     """
     named = [*([unit] if unit else ()), *(domains or ())]
     opened = open_source(source, table=table, name=name, types=types, columns=named)
-    facts = _facts(
-        opened, unit, max_rows_per_unit, max_groups_per_unit, unit_name, neighbours, domains
-    )
-    kept = ledger if isinstance(ledger, Ledger) else Ledger(ledger, create=budget is not None)
-    dataset, fingerprint = validation.name("name", opened.name), opened.digest()
-    kept.refuse_copies(dataset, fingerprint, opened.location, same_data_ok=same_data_ok)
-    _open_account(kept, dataset, budget, facts)
-    column = None if facts.unit_column is None else _stored_column(source, facts.unit_column)
-    which, called = _names(source, table)
-    held = kept.open_table(dataset, column, table=which, called=called)
-    kept.identify(dataset, fingerprint, opened.location, same_data_ok=same_data_ok, table=held.name)
-    return Protected(
-        opened.table, facts, kept, dataset, analyst, coins=coins,
-        table_name="" if held.name == dataset else held.name, given=opened.given,
-    )  # fmt: skip
+    try:
+        facts = _facts(
+            opened, unit, max_rows_per_unit, max_groups_per_unit, unit_name, neighbours, domains
+        )
+        kept = ledger if isinstance(ledger, Ledger) else Ledger(ledger, create=budget is not None)
+        dataset, fingerprint = validation.name("name", opened.name), opened.digest()
+        kept.refuse_copies(dataset, fingerprint, opened.location, same_data_ok=same_data_ok)
+        _open_account(kept, dataset, budget, facts)
+        column = None if facts.unit_column is None else _stored_column(source, facts.unit_column)
+        which, called = _names(source, table)
+        held = kept.open_table(dataset, column, table=which, called=called)
+        kept.identify(
+            dataset, fingerprint, opened.location, same_data_ok=same_data_ok, table=held.name
+        )
+        return Protected(
+            opened.table, facts, kept, dataset, analyst, coins=coins,
+            table_name="" if held.name == dataset else held.name, given=opened.given,
+        )  # fmt: skip
+    except BaseException:
+        opened.close()  # nobody else knows of its connection
+        raise
 
 
 def _names(source: Any, table: str) -> tuple[str, str]:

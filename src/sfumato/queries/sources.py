@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import io
 import json
+import os
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,10 +64,12 @@ _LAZY_READER = (
     "source must not be a lazy Polars frame that reads something by itself, where one cell or one "
     "line can make it fail: give the file's path, or the frame after collect()"
 )
+_REBASING = tuple(f"spark.sql.parquet.{kind}RebaseModeInRead" for kind in ("datetime", "int96"))
+_TEXT_LEAVES = ("READ_CSV", "READ_JSON", "READ_NDJSON")
 #: Where rows may come from in DuckDB's plan. Any other leaf is a reader of something elsewhere.
 _OWN_LEAVES = {
     *("SEQ_SCAN", "INDEX_SCAN", "COLUMN_DATA_SCAN", "DUMMY_SCAN", "EMPTY_RESULT"),
-    *("CTE_SCAN", "REC_CTE_SCAN", "DELIM_SCAN", "RANGE", "GENERATE_SERIES"),
+    *("CTE_SCAN", "REC_CTE_SCAN", "DELIM_SCAN", "DELIM_GET", "RANGE", "GENERATE_SERIES"),
 }
 
 
@@ -83,6 +86,7 @@ class Source:
             are read as whether there is a value.
         given: the Ibis table that the caller holds, of which filters may speak.
         plain_text: text in the table is known to be valid and to have no collation.
+        close: lets go of the connection, where it was opened here.
     """
 
     table: ir.Table
@@ -92,6 +96,7 @@ class Source:
     columns: Mapping[str, dt.DataType] = field(default_factory=dict)
     given: ir.Table | None = None
     plain_text: bool = False
+    close: Callable[[], None] = lambda: None
 
 
 def open_source(
@@ -174,11 +179,12 @@ def _declared(table: ir.Table, types: Mapping[str, str]) -> ir.Table:
 def _from_ibis(table: ir.Table, name: str) -> Source:
     found = name or _table_name(table)
     location = f"{engine_name(table)} table {found!r}"
-    digest, held = partial(_digest_text, location, table), table.op()
+    held = table.op()
     if isinstance(held, ops.InMemoryTable):
+        digest = partial(_digest_text, location, table)
         return replace(_from_arrow(_held_as_arrow(held), found, location), digest=digest)
     _check_readers(table)
-    return Source(table, found, location, digest)
+    return Source(table, found, location, partial(_digest_text, _place(table, location), table))
 
 
 def _held_as_arrow(held: ops.InMemoryTable) -> Any:
@@ -209,10 +215,9 @@ def _check_readers(table: ir.Table) -> None:
     backend: Any = table.get_backend()
     with _opening(f"{backend.name} table"):
         if backend.name == "duckdb":
-            backend._run_pre_execute_hooks(table)
-            plan = backend.raw_sql(f"EXPLAIN (FORMAT JSON) {backend.compile(table)}").fetchall()
-            found = re.search(r'"name": *"READ_(CSV|JSON|NDJSON)', plan[0][1])
-            if not found and _leaves(json.loads(plan[0][1])) - _OWN_LEAVES:
+            leaves = _leaves(_plan_in_duckdb(backend, table))
+            found = any(leaf.startswith(_TEXT_LEAVES) for leaf in leaves)
+            if not found and leaves - _OWN_LEAVES:
                 raise UnreadableError(_OTHER_READER)
         elif backend.name == "pyspark":
             frame = backend._session.sql(backend.compile(table))
@@ -233,8 +238,30 @@ def _check_readers(table: ir.Table) -> None:
             raise UnreadableError(_TEXT_READER)
 
 
+def _plan_in_duckdb(backend: Any, table: ir.Table) -> list[dict[str, Any]]:
+    """What DuckDB understands of the table, before it leaves out what the rows do not need."""
+    backend._run_pre_execute_hooks(table)
+    ((before,),) = backend.raw_sql("SELECT current_setting('explain_output')").fetchall()
+    backend.raw_sql("SET explain_output = 'all'")
+    try:
+        plans = backend.raw_sql(f"EXPLAIN (FORMAT JSON) {backend.compile(table)}").fetchall()
+    finally:
+        backend.raw_sql(f"SET explain_output = '{before}'")
+    return json.loads(dict(plans)["logical_plan"])
+
+
 def _check_parquet_in_spark(session: Any, frame: Any) -> None:
-    """Refuses Parquet files with milliseconds: Spark fails on one beyond its microseconds."""
+    """Refuses Parquet files with milliseconds, and a session, in which Spark fails on some cells.
+
+    On a millisecond beyond its microseconds, and on dates before 1582 (moments before 1900) where
+    the session says that it shall.
+    """
+    for setting in _REBASING:
+        if str(session.conf.get(setting)).upper() == "EXCEPTION":
+            raise UnreadableError(
+                f"the session's {setting} is EXCEPTION, so that an old date makes every question "
+                "fail: set it to CORRECTED, or to LEGACY for files that old versions wrote"
+            )
     java, settings = session._jvm.org.apache, session._jsc.hadoopConfiguration()
     for name in frame.inputFiles():
         path = java.hadoop.fs.Path(name)
@@ -270,9 +297,7 @@ def _from_file(path: Path, name: str, columns: Sequence[str] = ()) -> Source:
     lowered = path.name.lower()
     if not lowered.endswith(_FILES):
         validation.fail("source", f"a file ending in {', '.join(_FILES)}, or a URL", str(path))
-    paths = files_at(path)
-    if not paths or not all(one.is_file() for one in paths):
-        raise ValueError(f"source must be a file that exists, got {str(path)!r}")
+    paths = _files_named(str(path))
     connection, kinds = ibis.duckdb.connect(), {}
     if lowered.endswith(".parquet"):
         with _opening(str(path)):
@@ -281,6 +306,55 @@ def _from_file(path: Path, name: str, columns: Sequence[str] = ()) -> Source:
         table = _read_lines(connection, paths, columns)
     called = name or name_of(str(path))
     return Source(table, called, str(path), lambda: _digest_files(paths), kinds, plain_text=True)
+
+
+def _files_named(path: str) -> list[Path]:
+    """The files, of which there must be one."""
+    paths = files_at(Path(path))
+    if not paths or not all(one.is_file() for one in paths):
+        raise UnreadableError(f"source must be a file that exists, got {path!r}")
+    return paths
+
+
+def _place(table: ir.Table, location: str) -> str:
+    """Where a stored table is, however its address is spelled; ``location`` of anything else.
+
+    So that a relative path, a link or ``main.t`` for ``t`` does not get a budget of its own.
+    """
+    held = table.op()
+    if not isinstance(held, ops.DatabaseTable):
+        return location
+    backend: Any = table.get_backend()
+    within = held.namespace
+    if backend.name == "duckdb":
+        asked = "SELECT path FROM duckdb_databases() WHERE database_name = "
+        asked += "coalesce(?, current_database())"
+        path = backend.con.execute(asked, [within.catalog]).fetchone()
+        if path is None or not path[0]:
+            return location
+        name = f"{within.database or 'main'}.{held.name}".casefold()
+        return f"duckdb {os.path.realpath(path[0])} {name}"
+    if backend.name == "postgres":
+        return _place_in_postgres(backend, within.database, held.name)
+    return location
+
+
+def _place_in_postgres(backend: Any, schema: str | None, name: str) -> str:
+    """The server's own number, or where it is; the database; the schema and the name."""
+    quoted = ".".join('"' + part.replace('"', '""') + '"' for part in (schema, name) if part)
+    info = backend.con.info
+    server = f"{info.host}:{info.port}"
+    with contextlib.suppress(Exception), backend.con.transaction(), backend.con.cursor() as cursor:
+        cursor.execute("SELECT system_identifier FROM pg_control_system()")
+        server = str(cursor.fetchone()[0])
+    with backend.con.transaction(), backend.con.cursor() as cursor:
+        cursor.execute(
+            "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n "
+            "ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)",
+            [quoted],
+        )
+        found = cursor.fetchone() or (schema, name)
+    return f"postgres {server} {info.dbname} {found[0]}.{found[1]}"
 
 
 def name_of(source: str, table: str = "") -> str:
@@ -368,7 +442,7 @@ def _from_pandas(frame: Any) -> Any:
         validation.fail("source", "a frame whose columns have different names", names)
     for position, name in enumerate(names):
         series = frame.iloc[:, position]
-        if series.dtype.kind == "O":
+        if series.dtype.kind == "O" and not _is_arrow(series.dtype):
             columns[name] = _texts(list(series))
             continue
         try:
@@ -376,6 +450,14 @@ def _from_pandas(frame: Any) -> Any:
         except (pa.ArrowNotImplementedError, pa.ArrowTypeError):  # the type's fault, no row's
             validation.fail(f"column {name!r}", "of a type that Arrow knows", str(series.dtype))
     return pa.table(columns)
+
+
+def _is_arrow(dtype: Any) -> bool:
+    """Whether a pandas column is one of Arrow's; as Python objects some of its cells fail."""
+    import pandas as pd
+
+    held = isinstance(dtype, pd.StringDtype) and dtype.storage == "pyarrow"
+    return held or isinstance(dtype, pd.ArrowDtype)
 
 
 def _texts(values: list[Any]) -> Any:
@@ -403,7 +485,7 @@ def _text(value: Any) -> str | None:
     if missing or (isinstance(value, float) and value != value):
         return None
     try:
-        return str(value).encode("utf-8", "replace").decode()
+        return str(value).encode().decode()  # which halves of surrogates have not
     except Exception:
         return None
 
@@ -414,23 +496,31 @@ def _from_url(url: str, table: str, name: str, types: Mapping[str, str]) -> Sour
     with _opening(shown):
         connection: Any = ibis.connect(url)
     location = f"{shown} {table}"
+
+    def close() -> None:
+        if connection.name != "pyspark":  # whose session others may be using
+            connection.disconnect()
+
     try:
         with _opening(shown):
             found, kinds = _table_at(connection, table)
-        digest = partial(_digest_text, location, found)
-        return _read(Source(found, name or name_of(url, table), location, digest, kinds), types)
+            digest = partial(_digest_text, _place(found, location), found)
+        if connection.name == "duckdb" and table.lower().endswith(_FILES):
+            digest = partial(_digest_files, _files_named(table))
+        called = name or name_of(url, table)
+        source = Source(found, called, location, digest, kinds, close=close)
+        return _read(source, types)
     except BaseException:
-        if connection.name != "pyspark":  # whose session others may be using
-            connection.disconnect()
+        close()
         raise
 
 
 def _table_at(connection: Any, table: str) -> tuple[ir.Table, Mapping[str, dt.DataType]]:
     """A table by name, or a file that we read with the engine."""
     if connection.name == "duckdb" and table.lower().endswith(".parquet"):
-        return open_parquet(connection, [table])
+        return open_parquet(connection, [str(path) for path in _files_named(table)])
     if connection.name == "duckdb" and is_delimited(table):
-        return _read_lines(connection, [Path(table)]), {}
+        return _read_lines(connection, _files_named(table)), {}
     if is_delimited(table):
         raise UnreadableError(_TEXT_READER)
     if table.lower().endswith(".parquet"):
