@@ -63,8 +63,9 @@ ARROW: Mapping[str, tuple[Any, ...]] = {
     "bool": (True, False),
     "float32": FLOATS,
     "float64": FLOATS,
-    "decimal128(38, 10)": (Decimal(10) ** 27, -(Decimal(10) ** 27), Decimal("0"), Decimal("1E-10")),
-    "decimal128(5, 2)": (Decimal("999.99"), Decimal("-0.01"), Decimal("1.00")),
+    "decimal128(38, 10)": (1, 10**38 - 1, 10**38, -(2**127), 2**127 - 1, 0),
+    "decimal128(38, 0)": (1, 10**38 - 1, -(10**38), -(2**127), 0),
+    "decimal128(5, 2)": (1, 99_999, -1, 100_000, -(2**127)),
     "decimal256(60, 20)": (Decimal(10) ** 39, Decimal("1E-20"), Decimal("2.5")),
     "binary": (b"", b"\x00", b"\xff\xfe", b"abc"),
     "list<int64>": ((), (1,), (1, None), (2**62,)),
@@ -107,7 +108,6 @@ def arrow_array(column: Column) -> Any:
         "binary": pa.binary(), "list<int64>": pa.list_(pa.int64()),
         "struct<a: int64>": pa.struct({"a": pa.int64()}),
         "map<string, int64>": pa.map_(pa.string(), pa.int64()),
-        "decimal128(38, 10)": pa.decimal128(38, 10), "decimal128(5, 2)": pa.decimal128(5, 2),
         "decimal256(60, 20)": pa.decimal256(60, 20),
     }  # fmt: skip
     cells = [list(c) if isinstance(c, tuple) else c for c in column.cells]
@@ -119,9 +119,21 @@ def arrow_array(column: Column) -> Any:
         indices = [None if c is None else values.index(c) for c in cells]
         words = pa.array(values, pa.binary()).view(pa.string())
         return pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), words)
+    if column.type.startswith("decimal128"):
+        digits, places = map(int, column.type[11:-1].split(","))
+        return _decimals(column.cells, pa.decimal128(digits, places))
     if column.type in kinds:
         return pa.array(cells, kinds[column.type])
     return pa.array(cells, getattr(pa, column.type)())
+
+
+def _decimals(cells: tuple[Any, ...], kind: Any) -> Any:
+    """By the whole numbers that they are stored as, which may have too many digits."""
+    import pyarrow as pa
+
+    held = pa.array([c is not None for c in cells]).buffers()[1]
+    data = b"".join((c or 0).to_bytes(16, "little", signed=True) for c in cells)
+    return pa.Array.from_buffers(kind, len(cells), [held, pa.py_buffer(data)])
 
 
 def arrow_table(columns: tuple[Column, ...]) -> Any:

@@ -235,6 +235,10 @@ def made(source: str, columns: tuple[Column, ...], folder: Path) -> Made:
             import polars as pl
 
             return Made(pl.from_arrow(table), {})
+        if source == "pandas, arrow":
+            import pandas as pd
+
+            return Made(table.to_pandas(types_mapper=pd.ArrowDtype), {})
         return Made(_as_pandas(table), {})
     except UnusableError:
         raise
