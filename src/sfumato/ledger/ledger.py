@@ -266,9 +266,11 @@ class Ledger:
                 cost, numbers = plans.draw(transaction, state, asked, at), []
                 scopes = state.scopes(who, at)
             entry = store.append(transaction, state, "reserve", asked.payload(at, cost, numbers))
+            taken = None
             if turn is not None:
-                take_turn(transaction, state, turn, entry.sequence, at)
-        return Spending(self._book, asked, name, entry.sequence, scopes, cost)
+                taken = take_turn(transaction, state, turn, entry, at, charged=True)
+        last = 0 if taken is None else taken.sequence
+        return Spending(self._book, asked, name, entry.sequence, scopes, cost, turn=last)
 
     def _answered(self, transaction: Transaction, state: State, asked: Request) -> Spending | None:
         """The stored answer to the same key; None if the key is new."""
@@ -308,7 +310,8 @@ class Ledger:
 
         Raises:
             WentOnElsewhere: if the turn is another one's.
-            LedgerError: if there is no such open reservation.
+            LedgerError: if there is no such open reservation, or it does not pay for the turn's
+                lots.
         """
         if not isinstance(turn, Turn):
             turn = validation.count("turn", turn)

@@ -10,11 +10,12 @@ from sfumato.ledger.amounts import SATURATED, Vector
 from sfumato.ledger.entries import Entry, canonical, digest
 from sfumato.ledger.errors import MISSHAPEN
 from sfumato.ledger.gate import Gate
+from sfumato.ledger.lots import Taken, paid_lots, unread_refusal
 from sfumato.ledger.plans import plan_event, promise, uncounted
 from sfumato.ledger.spending import REASONS, cost_of, refundable
 from sfumato.ledger.state import State
 from sfumato.ledger.terms import Cap, Terms
-from sfumato.ledger.turns import Turn
+from sfumato.ledger.turns import Turn, began_with
 
 __all__ = ["Replay", "RuleBroken"]
 
@@ -27,15 +28,23 @@ class RuleBroken(Exception):  # noqa: N818 - not an error of the caller's
 
 
 class Replay:
-    """Takes entries in order, checks each against the rules, and keeps the state."""
+    """Takes entries in order, checks each against the rules, and keeps the state.
+
+    Attributes:
+        remarks: turns and refunds that this version refuses and the first ones wrote. Totals follow
+            from them all the same, so that they stop nothing; what they gave back may have been
+            run.
+    """
 
     def __init__(self, name: str) -> None:
+        self.remarks: list[str] = []
         self._name = name
         self._number = 0
         self._open: dict[int, dict[str, Any]] = {}  # reservations without an end
-        self._refunded: set[int] = set()
+        self._refunded: dict[int, int] = {}  # down to how many steps
         self._turns: set[tuple[int, int]] = set()
-        self._last_turns: dict[str, Turn] = {}
+        self._last_turns: dict[str, tuple[Turn | None, Turn]] = {}  # the last two
+        self._taken: dict[int, Taken] = {}
         self._plans: dict[int, dict[str, Any]] = {}
         self._replaced: dict[int, int | None] = {}
         self._tables: dict[str, str | None] = {}
@@ -156,18 +165,41 @@ class Replay:
         if number not in self._open:
             self._fail(f"takes up reservation {number}, which is not open")
         if "run" in data:
-            self._require_next(Turn.from_payload(data), self._open[number]["key"])
+            self._require_next(Turn.from_payload(data), number)
             return
+        self._require_lots(number)
         if type(turn) is not int or turn < 1 or (number, turn) in self._turns:
             self._fail(f"takes up reservation {number} by turn {turn!r}, which was not free")
         self._turns.add((number, turn))
+        self._taken.setdefault(number, Taken()).take(self._number, data, 0, None)
 
-    def _require_next(self, turn: Turn, key: str) -> None:
-        last = self._last_turns.get(turn.run)
-        number, after = (0, "") if last is None else (last.number, last.token)
-        if (turn.number, turn.after) != (number + 1, after):
+    def _require_next(self, turn: Turn, number: int) -> None:
+        earlier, last = self._last_turns.get(turn.run, (None, None))
+        before, after = (0, "") if last is None else (last.number, last.token)
+        if (turn.number, turn.after) != (before + 1, after):
             self._fail(f"is turn {turn.number} of run {turn.run!r}, which is not its next one")
-        self._last_turns[turn.run] = turn
+        if last is not None and turn.lots < (least := began_with(last, earlier)):
+            self._remark(f"counts {turn.lots} lots, of {least} that earlier turns took")
+        self._require_lots(number, turn, 0 if last is None else last.lots)
+        self._last_turns[turn.run] = last, turn
+
+    def _require_lots(self, number: int, turn: Turn | None = None, earlier: int = 0) -> None:
+        data, steps = self._open[number], self._refunded.get(number)
+        taken, paid = self._taken.setdefault(number, Taken()), paid_lots(data)
+        charged = self._number == number + 1 and turn is not None
+        if turn is None and steps is not None:
+            self._remark(f"takes up reservation {number} after its refund, for all of its steps")
+        elif not charged:
+            run, lots = ("", 0) if turn is None else (turn.run, turn.lots)
+            refused = taken.refusal(run, lots, earlier, paid_lots(data, steps))
+            if refused:
+                self._remark(f"takes up reservation {number}, which {refused}")
+        if turn is not None:
+            payload = turn.to_payload() | {"reserve": number}
+            taken.take(self._number, payload, earlier, paid)
+
+    def _remark(self, what: str) -> None:
+        self.remarks.append(f"entry {self._number} {what}")
 
     def _judge_refund(self, data: dict[str, Any]) -> None:
         number = data["reserve"]
@@ -185,7 +217,11 @@ class Replay:
             taken = cost_of(RepeatedEvent(event.event, data["steps"]), self.state.terms)
         if not _covers(refundable(charged, taken), Vector.from_list(data["back"])):
             self._fail(f"gives back more than reservation {number} left unused")
-        self._refunded.add(number)
+        taken = self._taken.get(number, Taken())
+        refused = unread_refusal(taken, reservation, data["steps"])
+        if refused:
+            self._remark(f"refunds reservation {number} and {refused}")
+        self._refunded[number] = data["steps"]
 
 
 def _covers(large: Vector, small: Vector) -> bool:

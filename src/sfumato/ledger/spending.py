@@ -23,6 +23,7 @@ from sfumato.ledger.book import Book
 from sfumato.ledger.charges import charge, require_unit
 from sfumato.ledger.entries import Entry, canonical, digest, plain
 from sfumato.ledger.errors import AlreadyWritten, BudgetExceeded, LedgerError
+from sfumato.ledger.lots import require_lots, require_unread
 from sfumato.ledger.state import Scope, State
 from sfumato.ledger.status import shown_down
 from sfumato.ledger.terms import Terms
@@ -212,6 +213,7 @@ class Spending:
         scopes: list[Scope],
         cost: Vector,
         answered: tuple[bool, Any] = (False, None),
+        turn: int = 0,
     ) -> None:
         self.dataset, self.sequence = dataset, sequence
         self.repeated, self.answer = answered
@@ -220,6 +222,7 @@ class Spending:
         self._planned = request.plan is not None
         self._scopes, self._cost = scopes, cost
         self._done, self._refunded = self.repeated, False
+        self._turn = turn  # the entry of the last turn that the holder took
 
     @property
     def reading(self) -> float:
@@ -262,11 +265,16 @@ class Spending:
         """Gives back the steps of a repeated event that were never run.
 
         The charge becomes that of ``steps`` steps, rounded up, at every order: never a difference
-        of epsilons. Valid only if stopping did not look at unreleased data.
+        of epsilons. Valid only if stopping did not look at unreleased data. No more than ``steps``
+        can be run afterwards, by whoever takes the reservation up.
 
         Args:
             steps: how many steps were run, 0 included.
             because: "fixed plan" or "released values".
+
+        Raises:
+            LedgerError: if the reservation has ended, was refunded before or was taken up by
+                another since, or a turn took lots that would be given back.
         """
         self._require_open("refunded")
         if because not in REASONS:
@@ -337,6 +345,7 @@ class Spending:
             store.load_caps(transaction, state, self.analyst)
             entry = store.entry_numbered(transaction, self.dataset, self.sequence)
             assert entry is not None
+            require_unread(transaction, entry, steps, self._turn)
             taken = Vector.zero(len(self._cost.orders))
             if steps:
                 taken = cost_of(RepeatedEvent(event.event, steps), state.terms)
@@ -365,15 +374,15 @@ def take_up(book: Book, name: str, number: int, event: Event, turn: int | Turn) 
                     f"reservation {number} of {name!r} is that of run {data['key']!r}, not of "
                     f"{turn.run!r}: go on with the folder that it was made for"
                 )
-            take_turn(transaction, state, turn, number, at)
+            taken = take_turn(transaction, state, turn, entry, at)
         else:
-            _count_turn(transaction, state, number, turn, at)
+            taken = _count_turn(transaction, state, entry, turn, at)
         store.load_caps(transaction, state, data["analyst"])
         scopes, nothing = state.scopes(data["analyst"], at), store.nothing(state)
     asked = Request.make(
         event, data["analyst"], data["key"], data["request"], data["label"], data["plan"]
     )
-    return Spending(book, asked, name, number, scopes, nothing)
+    return Spending(book, asked, name, number, scopes, nothing, turn=taken.sequence)
 
 
 def require_open(transaction: Transaction, name: str, number: int, event: Event) -> Entry:
@@ -398,15 +407,18 @@ def require_open(transaction: Transaction, name: str, number: int, event: Event)
     return entry
 
 
-def _count_turn(transaction: Transaction, state: State, number: int, turn: int, at: str) -> None:
+def _count_turn(
+    transaction: Transaction, state: State, reservation: Entry, turn: int, at: str
+) -> Entry:
     """A turn that has a number alone, within its reservation."""
-    name = state.terms.dataset
+    name, number = state.terms.dataset, reservation.sequence
     if store.entry_marked(transaction, name, f"resume:{number}:{turn}") is not None:
         raise LedgerError(
             f"reservation {number} of {name!r} was taken up before (turn {turn}): this is a "
             "copy of a run that went on elsewhere. Go on there, or begin a new release"
         )
-    store.append(transaction, state, "resume", {"at": at, "reserve": number, "turn": turn})
+    require_lots(transaction, reservation)
+    return store.append(transaction, state, "resume", {"at": at, "reserve": number, "turn": turn})
 
 
 def refundable(charged: Vector, taken: Vector) -> Vector:

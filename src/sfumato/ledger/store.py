@@ -38,6 +38,7 @@ __all__ = [
     "read_entries",
     "readable",
     "state_of",
+    "turns_within",
 ]
 
 _D, _E, _C, _P = schema.datasets, schema.entries, schema.caps, schema.plans
@@ -72,6 +73,12 @@ _ENTRY_IF_MOVED = (
 )
 _ENTRIES = select(_E).where(_E.c.dataset == _NAME).order_by(_E.c.sequence)
 _MARKED = select(_E).where(_E.c.dataset == _NAME, _E.c.mark == bindparam("mark_"))
+_TURNS = (
+    select(_E)
+    .where(_E.c.dataset == _NAME, _E.c.sequence > bindparam("sequence_"), _E.c.kind == "resume")
+    .where(_E.c.payload.like(bindparam("within_")))
+    .order_by(_E.c.sequence)
+)
 _NUMBERED = select(_E).where(_E.c.dataset == _NAME, _E.c.sequence == bindparam("sequence_"))
 
 _ALL_CAPS = select(_C).where(_C.c.dataset == _NAME)
@@ -324,6 +331,13 @@ def entry_numbered(transaction: Transaction, name: str, sequence: int) -> Entry 
     """The entry with this number, if there is one."""
     row = transaction.first(_NUMBERED, {"name_": name, "sequence_": sequence})
     return None if row is None else _entry(name, row)
+
+
+def turns_within(transaction: Transaction, name: str, reservation: int) -> list[Entry]:
+    """The turns within a reservation, in their order."""
+    within = f'%"reserve":{reservation},%'  # the payload is canonical JSON, and sorts keys
+    asked = {"name_": name, "sequence_": reservation, "within_": within}
+    return [_entry(name, row) for row in transaction.all(_TURNS, asked)]
 
 
 def all_caps(transaction: Transaction, name: str) -> dict[int, Row]:

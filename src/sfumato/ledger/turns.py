@@ -5,8 +5,10 @@ folder. A folder can be copied, or put back from a backup, and a copy knows noth
 other one does. So whoever goes on with a run takes a *turn* first. A turn has a number, a token
 that was drawn for it, and the token of the turn before. The ledger takes turn n of a run if
 
-- it holds no turn n of it yet, and
-- it holds turn n - 1, with the token that turn n names as the one before (n > 1).
+- it holds no turn n of it yet,
+- it holds turn n - 1, with the token that turn n names as the one before (n > 1), and
+- the reservation pays for its lots, and no lots of turns before n - 1 are given back
+  (:mod:`~sfumato.ledger.lots`).
 
 The law. Of each run there is one chain of turns 1, 2, ..., and each is held by whoever drew its
 token. Proof: the mark of an entry is unique in a dataset, so there is one turn n at most, and it
@@ -27,11 +29,13 @@ from typing import Any, Self, final
 
 from sfumato.core import validation
 from sfumato.ledger import store
+from sfumato.ledger.entries import Entry
 from sfumato.ledger.errors import LedgerError, WentOnElsewhere
+from sfumato.ledger.lots import require_lots
 from sfumato.ledger.state import State
 from sfumato.ledger.transaction import Transaction
 
-__all__ = ["Turn", "held_turn", "take_turn", "went_on_elsewhere"]
+__all__ = ["Turn", "began_with", "held_turn", "take_turn", "went_on_elsewhere"]
 
 
 @final
@@ -94,15 +98,30 @@ def held_turn(transaction: Transaction, name: str, run: str, number: int) -> Tur
 
 
 def take_turn(
-    transaction: Transaction, state: State, turn: Turn, reservation: int, at: str
-) -> None:
+    transaction: Transaction,
+    state: State,
+    turn: Turn,
+    reservation: Entry,
+    at: str,
+    *,
+    charged: bool = False,
+) -> Entry:
     """Writes a turn down, within an open reservation.
+
+    Args:
+        transaction: that keeps other writers out.
+        state: of the dataset.
+        turn: which.
+        reservation: its entry.
+        at: the time.
+        charged: the reservation is made now, for this turn.
 
     Raises:
         WentOnElsewhere: if it is another one's.
-        LedgerError: if the turn before is not known here.
+        LedgerError: if the turn before is not known here, or the reservation does not pay for the
+            lots.
     """
-    name = state.terms.dataset
+    name, before = state.terms.dataset, None
     if held_turn(transaction, name, turn.run, turn.number) is not None:
         raise went_on_elsewhere(name, turn.run, turn.number)
     if turn.number > 1:
@@ -115,5 +134,28 @@ def take_turn(
             )
         if before.token != turn.after:
             raise went_on_elsewhere(name, turn.run, turn.number - 1)
-    payload = {"at": at, "reserve": reservation} | turn.to_payload()
-    store.append(transaction, state, "resume", payload)
+    _require_no_less(transaction, name, turn, before)
+    if not charged:
+        earlier = 0 if before is None else before.lots
+        require_lots(transaction, reservation, turn.run, turn.lots, earlier)
+    payload = {"at": at, "reserve": reservation.sequence} | turn.to_payload()
+    return store.append(transaction, state, "resume", payload)
+
+
+def _require_no_less(transaction: Transaction, name: str, turn: Turn, before: Turn | None) -> None:
+    """Refuses a turn that gives back lots of others than the turn before it."""
+    if before is None or turn.lots >= before.lots:
+        return
+    earlier = held_turn(transaction, name, turn.run, before.number - 1)
+    least = began_with(before, earlier)
+    if turn.lots < least:
+        raise LedgerError(
+            f"turn {turn.number} of run {turn.run!r} of {name!r} counts {turn.lots} lots, and "
+            f"{least} were taken before turn {before.number}: count at least those, as only the "
+            "last turn's lots can be given back"
+        )
+
+
+def began_with(turn: Turn, earlier: Turn | None) -> int:
+    """How many lots counted as taken before those that ``turn`` added: what follows keeps them."""
+    return 0 if earlier is None else min(turn.lots, earlier.lots)

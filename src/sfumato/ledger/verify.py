@@ -4,6 +4,8 @@
    before.
 2. *The rules.* Every charge at least what its event costs, every request within every limit at its
    time, every end and refund belonging to an open reservation, limits as the budgets give them.
+   Refunds of lots that a turn took, and turns beyond what is paid for, as the first version wrote
+   them, are reported, and the rest is checked all the same.
 3. *The cache.* The totals that requests are decided on are those of the entries.
 4. *The kept head*, if given, is in the chain. Without it a history that was shortened or rewritten
    with new hashes by someone with write access looks sound; with it, it does not.
@@ -95,10 +97,12 @@ def examine(found: Evidence, head: Head | str | None, seen: int = 0) -> Verifica
     name, entries = found.name, found.entries
     problems = check_chain(name, entries)
     if not problems:
+        judge = Replay(name)
         try:
-            problems += _check_cache(found, replay(name, entries))
+            problems += _check_cache(found, _replayed(judge, entries))
         except RuleBroken as broken:
             problems.append(str(broken))
+        problems = judge.remarks + problems
     if len(entries) < seen:
         problems.append(f"entry {seen}, which this process saw, is missing: {_REWRITTEN}")
     if head is not None:
@@ -151,7 +155,10 @@ def replay(name: str, entries: list[Entry]) -> State:
     Raises:
         RuleBroken: at the first entry that the ledger would not have written.
     """
-    judge = Replay(name)
+    return _replayed(Replay(name), entries)
+
+
+def _replayed(judge: Replay, entries: list[Entry]) -> State:
     for entry in entries:
         judge.take(entry)
     return judge.state
