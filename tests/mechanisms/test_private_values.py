@@ -1,7 +1,7 @@
 """Whatever a row holds, no error."""
 
 import math
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -55,8 +55,23 @@ def test_numbers_are_read_without_rounding(value: object, exact: object) -> None
     assert Fraction(*as_ratio(value, 99.0)) == exact
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_decimals_beyond_all_memory_are_clamped_and_nothing_jumps(sign: int) -> None:
+    """A jump to the default, where neighbours are on both sides of it, would tell them apart."""
+    largest = 10**1001
+    for text, exact in (
+        ("1E+999999999", largest), ("1E+1001", largest), ("9.5E+1000", 95 * 10**999),
+        ("1E-1001", 0), ("1E-999999999", 0), ("0E+999999999", 0), ("0E-999999999", 0),
+    ):  # fmt: skip
+        value = Decimal(text).copy_sign(Decimal(sign))
+        assert Fraction(*as_ratio(value, 99.0)) == sign * exact
+    with localcontext(prec=2000):
+        below = Decimal(largest) - 1
+    assert Fraction(*as_ratio(below, 99.0)) == largest - 1
+
+
 @pytest.mark.parametrize(
-    "value", [*BAD, np.float64("nan"), Decimal("NaN"), Decimal("sNaN"), Decimal("1E+999999999")]
+    "value", [*BAD, np.float64("nan"), Decimal("NaN"), Decimal("sNaN"), Decimal("-Infinity")]
 )
 def test_what_is_no_number_becomes_the_default(value: object) -> None:
     assert as_ratio(value, 2.5) == (5, 2)

@@ -28,7 +28,7 @@ from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.records import Release
 from sfumato.core.sensitivity import Sensitivity
-from sfumato.mechanisms.private_values import as_bounded, as_ratio
+from sfumato.mechanisms.private_values import as_bounded, as_cells, as_ratio
 
 __all__ = [
     "Additive",
@@ -122,7 +122,7 @@ class Additive(ABC):
             ValueError: if the value has another number of entries than was declared.
         """
         half_width = self.half_width(confidence)
-        cells = _as_array(value)
+        cells = as_cells(value)
         if cells.size != self.sensitivity.dimension:
             raise ValueError(
                 f"value must have {self.sensitivity.dimension} entries, the dimension of the "
@@ -175,11 +175,13 @@ def check_one_coordinate(sensitivity: Sensitivity) -> None:
 def as_floats(values: ArrayLike) -> NDArray[np.float64]:
     """``values`` as finite floats of the same shape; 0 for whatever is not a finite float.
 
-    What is no float already (an integer beyond 2^53, a fraction) is rounded to the nearest one, and
-    the sensitivity is that of the rounded value: 2^53 + 1 and 2^53 + 2 become 2^53 and 2^53 + 2.
+    For what is clipped or clamped to public bounds afterwards, from which its sensitivity follows.
+    What is no float already (an integer beyond 2^53, a fraction) is rounded to the nearest one,
+    which may move it: 2^53 + 1 and 2^53 + 2 become 2^53 and 2^53 + 2. Continuous noise is added to
+    what the number is exactly, see :mod:`~sfumato.mechanisms.sampling.rounded`.
     """
     largest = sys.float_info.max
-    return as_bounded(_as_array(values), -largest, largest, default=0.0)
+    return as_bounded(as_cells(values), -largest, largest, default=0.0)
 
 
 def as_whole(values: ArrayLike) -> NDArray[np.int64]:
@@ -192,7 +194,7 @@ def as_whole(values: ArrayLike) -> NDArray[np.int64]:
     floor(x + d + 1/2) <= floor(x + 1/2) + n. (Rounding to the even one of two has no such bound:
     0.5 and 1.5 would become 0 and 2.)
     """
-    cells = _as_array(values)
+    cells = as_cells(values)
     if cells.dtype.kind in "bi":
         return cells.astype(np.int64)
     if cells.dtype.kind == "u":
@@ -215,7 +217,7 @@ def one_whole(value: Any) -> int:
     Raises:
         ValueError: for several numbers, whose shape is public.
     """
-    cells = _as_array(value)
+    cells = as_cells(value)
     if cells.size != 1:
         validation.fail("count", "one number", f"{cells.size} of them")
     return _rounded(cells.ravel().tolist()[0])
@@ -231,28 +233,3 @@ def saturating_sum(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray
     overflowed = (left < 0) == (right < 0)
     overflowed &= (total < 0) != (left < 0)
     return np.where(overflowed, np.where(left < 0, _SMALLEST, _LARGEST), total)
-
-
-def _as_array(values: ArrayLike) -> NDArray[Any]:
-    """``values`` as an array whose cells do not influence each other.
-
-    NumPy reads [1, "x"] as two texts and [2^60 + 1, nan] as two floats, so that one bad row would
-    change the others: a sequence that is not all of one plain kind stays a sequence of objects.
-    """
-    if isinstance(values, np.ndarray) or hasattr(values, "__array__"):
-        return np.asarray(values)
-    try:
-        cells = np.asarray(values, dtype=object)
-    except Exception:  # arrays among the cells that NumPy can not stack: no numbers, each of them
-        if not isinstance(values, list | tuple):
-            raise
-        cells = np.full(len(values), None, dtype=object)  # pyright: ignore[reportUnknownArgumentType]
-        for place, cell in enumerate(values):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-            cells[place] = cell
-    flat: list[Any] = cells.ravel().tolist()
-    kinds: set[type[Any]] = {type(cell) for cell in flat}
-    if kinds <= {float}:
-        return cells.astype(np.float64)
-    if kinds <= {int} and all(_SMALLEST <= cell <= _LARGEST for cell in flat):
-        return cells.astype(np.int64)
-    return cells

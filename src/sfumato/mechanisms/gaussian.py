@@ -40,7 +40,7 @@ from sfumato.core.guarantee import Guarantee
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.rounding import at_least_product, at_most_ratio, calibration_target, least
 from sfumato.core.sensitivity import Norm, Sensitivity, required
-from sfumato.mechanisms.additive import Additive, as_floats
+from sfumato.mechanisms.additive import Additive
 from sfumato.mechanisms.sampling import add_gaussian, grid_for
 
 __all__ = ["PRINTED", "Gaussian", "Method", "first_failure"]
@@ -81,8 +81,8 @@ class Gaussian(Additive):
           larger sensitivity, and leaves no trace of the value in the low bits of the output
           (Mironov, "On significance of the least significant bits for differential privacy", 2012).
 
-    The value is a float: an integer beyond 2^53 or a fraction is rounded to the nearest one first,
-    and the sensitivity is that of the rounded value. What is not a finite float counts as 0.
+    The value is taken as exactly what it is: an integer of any size or a fraction is not rounded to
+    a float before the noise is there. What is no finite number counts as 0.
 
     The argument: turn the axes so that f(D) - f(D') lies along the first. The other coordinates of
     the noise carry nothing, and on the first the privacy loss is normal, with mean 1/2m^2 and
@@ -169,7 +169,7 @@ class Gaussian(Additive):
 
     def perturb(self, values: ArrayLike, *, coins: Coins = SYSTEM) -> NDArray[np.float64]:
         """``values`` of any shape plus fresh noise; what is no finite number counts as 0."""
-        return add_gaussian(as_floats(values), self.sigma, self.resolution, coins)
+        return add_gaussian(values, self.sigma, self.resolution, coins)
 
     @property
     def _stated_delta(self) -> float:

@@ -26,7 +26,7 @@ from sfumato.core.guarantee import Guarantee
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.rounding import at_least_ratio, at_most_ratio
 from sfumato.core.sensitivity import Norm, Sensitivity, required
-from sfumato.mechanisms.additive import Additive, as_floats
+from sfumato.mechanisms.additive import Additive
 from sfumato.mechanisms.sampling import add_laplace, grid_for
 
 __all__ = ["Laplace"]
@@ -45,8 +45,8 @@ class Laplace(Additive):
           larger sensitivity, and leaves no trace of the value in the low bits of the output
           (Mironov, "On significance of the least significant bits for differential privacy", 2012).
 
-    The value is a float: an integer beyond 2^53 or a fraction is rounded to the nearest one first,
-    and the sensitivity is that of the rounded value. What is not a finite float counts as 0.
+    The value is taken as exactly what it is: an integer of any size or a fraction is not rounded to
+    a float before the noise is there. What is no finite number counts as 0.
 
     The argument: the ratio of the densities of f(D) + Y and f(D') + Y at one point is at most
     e^(||f(D) - f(D')||_1 / b). The (epsilon, delta) curve is the one of a single coordinate that
@@ -117,7 +117,7 @@ class Laplace(Additive):
 
     def perturb(self, values: ArrayLike, *, coins: Coins = SYSTEM) -> NDArray[np.float64]:
         """``values`` of any shape plus fresh noise; what is no finite number counts as 0."""
-        return add_laplace(as_floats(values), self.scale, self.resolution, coins)
+        return add_laplace(values, self.scale, self.resolution, coins)
 
     @property
     def _stated_delta(self) -> float:

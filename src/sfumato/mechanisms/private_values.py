@@ -23,26 +23,62 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["as_bounded", "as_codes", "as_floats", "as_ratio"]
+__all__ = ["as_bounded", "as_cells", "as_codes", "as_floats", "as_ratio"]
 
 _LONGEST = 1000  # decimal places of a Decimal, before or after the point
+_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 
 
 def as_ratio(value: object, default: float) -> tuple[int, int]:
     """``value`` exactly, as a numerator and a denominator; ``default`` if it is no finite number.
 
-    Integers of any size, floats, fractions and decimals are read without rounding; but a decimal
-    far beyond all floats, whose digits would fill the memory, is no number either.
+    Integers of any size, floats, fractions and decimals are read without rounding. But a decimal
+    whose digits would fill the memory is clamped: one of more than 1001 places before the point to
+    10^1001, which brings no two of them further apart, and one below 10^-1000 is 0.
     """
     try:
         plain = _plain(value)
-        if not (isinstance(plain, Decimal) and abs(plain.adjusted()) > _LONGEST):
-            numerator, denominator = map(int, plain.as_integer_ratio())
-            if denominator:
-                return numerator, denominator
+        if isinstance(plain, Decimal) and plain.is_finite():
+            plain = _held(plain)
+        numerator, denominator = map(int, plain.as_integer_ratio())
+        if denominator:
+            return numerator, denominator
     except Exception:  # total: NaN, infinities, text, None, anything
         pass
     return float(default).as_integer_ratio()
+
+
+def _held(value: Decimal) -> Decimal | int:
+    if not value or value.adjusted() < -_LONGEST:
+        return 0
+    if value.adjusted() > _LONGEST:
+        return 10 ** (_LONGEST + 1) * (-1 if value.is_signed() else 1)
+    return value
+
+
+def as_cells(values: ArrayLike) -> NDArray[Any]:
+    """``values`` as an array whose cells do not influence each other.
+
+    NumPy reads [1, "x"] as two texts and [2^60 + 1, nan] as two floats, so that one bad row would
+    change the others: a sequence that is not all of one plain kind stays a sequence of objects.
+    """
+    if isinstance(values, np.ndarray) or hasattr(values, "__array__"):
+        return np.asarray(values)
+    try:
+        cells = np.asarray(values, dtype=object)
+    except Exception:  # arrays among the cells that NumPy can not stack: no numbers, each of them
+        if not isinstance(values, list | tuple):
+            raise
+        cells = np.full(len(values), None, dtype=object)  # pyright: ignore[reportUnknownArgumentType]
+        for place, cell in enumerate(values):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            cells[place] = cell
+    flat: list[Any] = cells.ravel().tolist()
+    kinds: set[type[Any]] = {type(cell) for cell in flat}
+    if kinds <= {float}:
+        return cells.astype(np.float64)
+    if kinds <= {int} and all(_SMALLEST <= cell <= _LARGEST for cell in flat):
+        return cells.astype(np.int64)
+    return cells
 
 
 def as_bounded(

@@ -4,13 +4,16 @@ What :func:`add_gaussian` and :func:`add_laplace` return is
 
     grid * round((value + noise) / grid),   noise an ideal *real* Gaussian or Laplace,
 
-computed without any rounding of the sum inside: exactly a post-processing, by a function that does
+computed without any rounding of the sum inside, and of the value before it: an integer of any size,
+a fraction or a decimal is what it is, not the double next to it (two of 2^60 + 128 and 2^60 + 129
+are 256 apart). It is exactly a post-processing, by a function that does
 not depend on the data, of the ideal continuous mechanism. Hence its guarantee is the continuous
 one, in any number of dimensions, with no addition to the sensitivity; and the low bits of doubles,
 through which textbook samplers leak (Mironov 2012), never carry anything: the result is a
 function of the integer round((value + noise) / grid) alone.
 
-How: value/grid = I + f with I an integer and f exact (the grid is a power of two). With y =
+How: value/grid = I + f with I an integer and f exact (the grid is a power of two; where the value
+is no double, I and f are whole numbers and fractions of any size). With y =
 scale/grid times a standard magnitude z at a lazily known tail q and s an independent sign, the
 integer is I + s floor(s f + y + 1/2). The floor is decided from 64 bits of q wherever a margin
 certifies it, and by the exact tail probability at the boundary in question otherwise.
@@ -23,10 +26,11 @@ sampling in differential privacy", arXiv:2107.10138, for what else goes wrong in
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,6 +38,7 @@ from scipy.special import ndtri
 
 from sfumato.core import validation
 from sfumato.core.randomness import SYSTEM, Coins
+from sfumato.mechanisms.private_values import as_cells, as_ratio
 from sfumato.mechanisms.sampling.lazy import Source, blocks, settle_floor
 from sfumato.mechanisms.sampling.precise import Bounds, exp_bounds, normal_tail_bounds
 
@@ -42,6 +47,8 @@ __all__ = ["GAUSSIAN", "LAPLACE", "Noise", "add_gaussian", "add_laplace", "add_n
 _FINEST = 2.0**30
 _DEFAULT = 20
 _SMALLEST, _LARGEST = 2.0**-900, 2.0**900
+_WHOLE = 2.0**53
+"""Integers below this size are doubles."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,8 @@ def add_gaussian(
     """``values`` plus independent N(0, sigma^2) noise, rounded to multiples of ``grid``.
 
     Args:
-        values: private numbers of any shape. One that is not finite counts as 0, silently.
+        values: private numbers of any shape, each taken as exactly what it is. What is no finite
+            number counts as 0, silently.
         sigma: the noise's standard deviation, taken as the exact dyadic number it is.
         grid: a public power of two, at least sigma 2^-30; see :func:`grid_for`.
         coins: where the bits come from.
@@ -133,26 +141,82 @@ def add_noise(
     values: ArrayLike, noise: Noise, scale: float, grid: float, source: Source
 ) -> NDArray[np.float64]:
     """The common part, for checked parameters and an adjustable number of first bits."""
-    private = np.asarray(values, dtype=np.float64)
-    flat = np.where(np.isfinite(private), private, 0.0).ravel()
+    cells = as_cells(values)
+    flat, others = _doubles(cells.ravel(), grid)
     result = np.empty_like(flat)
     for block in blocks(flat.size):
-        result[block] = _add_block(flat[block], noise, scale, grid, source)
-    return result.reshape(private.shape)
+        places = range(block.start, block.stop) if others else ()
+        within = {i - block.start: others[i] for i in places if i in others}
+        result[block] = _add_block(flat[block], within, noise, scale, grid, source)
+    return result.reshape(cells.shape)
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """A value that is no double, in units of the grid: whole + rest / unit, the rest below half."""
+
+    whole: int
+    rest: int
+    unit: int
+
+    @classmethod
+    def of(cls, numerator: int, denominator: int, grid: float) -> _Steps:
+        exponent = math.frexp(grid)[1] - 1  # the grid is a power of two
+        numerator <<= max(-exponent, 0)
+        denominator <<= max(exponent, 0)
+        whole = (2 * numerator + denominator) // (2 * denominator)
+        return cls(whole, numerator - whole * denominator, denominator)
+
+
+def _doubles(cells: NDArray[Any], grid: float) -> tuple[NDArray[np.float64], dict[int, _Steps]]:
+    """Cells as doubles, 0 for what is not finite; and by its place what no double is equal to."""
+    others = dict[int, _Steps]()
+    if cells.dtype.kind in "bf" and cells.dtype.itemsize <= np.float64().itemsize:
+        with np.errstate(invalid="ignore"):  # a signalling NaN warns
+            floats = cells.astype(np.float64)
+        return np.where(np.isfinite(floats), floats, 0.0), others
+    if cells.dtype.kind in "iu":
+        floats = cells.astype(np.float64)
+        for i in np.flatnonzero(np.abs(floats) >= _WHOLE).tolist():
+            others[i] = _Steps.of(int(cells[i]), 1, grid)
+        return floats, others
+    floats = np.zeros(cells.size)
+    for i, cell in enumerate(cells.tolist()):
+        numerator, denominator = as_ratio(cell, 0.0)
+        try:
+            floats[i] = numerator / denominator
+        except OverflowError:
+            others[i] = _Steps.of(numerator, denominator, grid)
+        else:
+            if Fraction(float(floats[i])) != Fraction(numerator, denominator):
+                others[i] = _Steps.of(numerator, denominator, grid)
+    return floats, others
 
 
 def _add_block(
-    values: NDArray[np.float64], noise: Noise, scale: float, grid: float, source: Source
+    values: NDArray[np.float64],
+    others: Mapping[int, _Steps],
+    noise: Noise,
+    scale: float,
+    grid: float,
+    source: Source,
 ) -> NDArray[np.float64]:
     base, fraction = _split(values, grid)
+    for i, exact in others.items():
+        fraction[i] = exact.rest / exact.unit
     sign, numerators = source.signed(values.size)
     direction = (2 * sign + 1).astype(np.float64)
     tails = np.maximum(numerators, 1).astype(np.float64) * 2.0**-source.bits
     ratio = scale / grid
 
+    def rest(i: int) -> Fraction:
+        if i in others:
+            return Fraction(others[i].rest, others[i].unit)
+        return (Fraction(values[i]) - Fraction(base[i])) / Fraction(grid)
+
     def tail(i: int, k: int) -> Callable[[int], Bounds]:
         # Exactly: |noise| >= scale z is needed for the floor to reach k.
-        shift = Fraction(direction[i]) * (Fraction(values[i]) - Fraction(base[i])) / Fraction(grid)
+        shift = Fraction(direction[i]) * rest(i)
         z = (k - Fraction(1, 2) - shift) * Fraction(grid) / Fraction(scale)
         return partial(noise.tail, z) if z > 0 else _always
 
@@ -160,9 +224,20 @@ def _add_block(
     steps = settle_floor(noise.quantile(tails), ratio, offset, numerators, tail, source)
     with np.errstate(over="ignore"):
         moved = base + direction * steps * grid
+    for i, exact in others.items():
+        moved[i] = _multiple(exact.whole + int(direction[i]) * int(steps[i]), grid)
     # Adding 0.0 turns -0.0, whose sign would depend on more than the integer, into 0.0.
     largest = np.finfo(np.float64).max
     return np.clip(moved, -largest, largest) + 0.0
+
+
+def _multiple(steps: int, grid: float) -> float:
+    """The double nearest to so many steps of the grid, as the sum of two doubles rounds it."""
+    numerator, denominator = grid.as_integer_ratio()
+    try:
+        return steps * numerator / denominator
+    except OverflowError:
+        return -math.inf if steps < 0 else math.inf
 
 
 def _split(
