@@ -159,7 +159,9 @@ def test_labels_that_are_no_gaussian_show_no_more_than_their_law():
     found = audit_scored_games(inside, outside, claim=claim, confidence=0.99)
     assert 0 < found.epsilon <= exact
     assert not found.refuted
-    assert audit_games(inside, outside, claim=claim, threshold=0.5).epsilon > 2 * exact
+    wrong = audit_games(inside, outside, claim=claim, threshold=0.5, analysis="gaussian")
+    assert wrong.epsilon > 2 * exact
+    assert "if the noise is Gaussian" in str(wrong)
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,10 @@ its rates are for others to measure, on draws that were not used here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, cast
 
 import numpy as np
@@ -27,9 +29,10 @@ from scipy.special import betaincinv, ndtri
 from sfumato.audit.event_scores import Outputs, Score, fitted_scores
 from sfumato.core import validation
 
-__all__ = ["LearnedEvent", "as_outputs", "learn_event"]
+__all__ = ["LearnedEvent", "as_outputs", "learn_event", "origin_of"]
 
 _Floats = NDArray[np.float64]
+_WHOLE = 2**53  # beyond it doubles do not hold every whole number
 _LUCK = 20  # how much surer a threshold must be, because the best of hundreds is lucky
 
 
@@ -45,6 +48,8 @@ class LearnedEvent:
         shown: the bound that it had on the draws that chose it: too good, for comparisons only.
         width: how many numbers an output is; None for outcomes of any kind. What is not of this
             width counts as NaN, so that the event is a function of each output by itself.
+        origin: whole numbers that are subtracted from an output's first, where some are beyond
+            2^53: as doubles they could not be told apart.
     """
 
     score: Score
@@ -53,38 +58,73 @@ class LearnedEvent:
     on_first: bool
     shown: float
     width: int | None
+    origin: tuple[int, ...] = ()
 
     def contains(self, outputs: Any) -> NDArray[np.bool_]:
         """Whether each output belongs to the event."""
-        found = as_outputs(outputs)
+        found = as_outputs(outputs, self.origin)
         scores = self.score(found if self.width is None else _as_numbers(found, self.width))
         return scores >= self.threshold if self.upper else scores <= self.threshold
 
     @property
     def description(self) -> str:
         """The event in one line."""
-        return self.score.describe(self.threshold, self.upper)
+        said = self.score.describe(self.threshold, self.upper)
+        less = ", ".join(map(str, self.origin))
+        return f"{said}, of outputs less {less}" if less else said
 
 
-def as_outputs(drawn: Any) -> Outputs:
+def as_outputs(drawn: Any, origin: tuple[int, ...] = ()) -> Outputs:
     """Draws as an array of floats, of rows of floats, or of hashable objects.
+
+    Args:
+        drawn: the draws.
+        origin: is subtracted from the whole numbers of each, exactly, before they become floats.
 
     >>> as_outputs([3, 4.5]).tolist(), as_outputs([[True, False], [True]]).tolist()
     ([3.0, 4.5], [(True, False), (True,)])
+    >>> as_outputs([2**60 + 1, 2**60], origin_of([2**60])).tolist()
+    [1.0, 0.0]
     """
     if isinstance(drawn, np.ndarray) and cast(Outputs, drawn).dtype.kind in "biuf":
-        array = cast(Outputs, drawn).astype(np.float64)
+        array = cast(Outputs, drawn)
         if array.ndim == 0:
             validation.fail("outputs", "one entry for each draw", array.item())
+        if origin and array.dtype.kind in "iu" and array[:1].size == len(origin):
+            first = np.array(origin, dtype=object).reshape(array.shape[1:])
+            array = array.astype(object) - first
+        array = array.astype(np.float64)
         rows = array.reshape(len(array), -1) if array.size else array
         return rows.ravel() if rows.ndim > 1 and rows.shape[1] == 1 else rows
-    items = [_hashable(item) for item in cast(Iterable[Any], drawn)]
+    items = [_hashable(item, origin) for item in cast(Iterable[Any], drawn)]
     widths = {_width(item) for item in items}
     if len(widths) == 1 and None not in widths:
         return as_outputs(np.array(items, np.float64))
     array = np.empty(len(items), dtype=object)
     array[:] = items
     return array
+
+
+def origin_of(drawn: Any) -> tuple[int, ...]:
+    """The first draw that has a whole number beyond 2^53, if it has nothing but whole numbers."""
+    if isinstance(drawn, np.ndarray) and cast(Outputs, drawn).dtype.kind in "biuf":
+        array = cast(Outputs, drawn)
+        if array.dtype.kind not in "iu" or array.ndim == 0:
+            return ()
+        large = (np.abs(array.astype(np.float64)) > _WHOLE).reshape(len(array), -1).any(axis=1)
+        rows = array[large][:1].ravel()
+        return tuple(int(number) for number in rows)
+    for item in cast(Iterable[Any], drawn):
+        parts = _parts(item)
+        if any(type(part) is int and abs(part) > _WHOLE for part in parts):
+            return parts if all(type(part) is int for part in parts) else ()
+    return ()
+
+
+def _parts(item: Any) -> tuple[Any, ...]:
+    if isinstance(item, np.ndarray | np.generic):
+        item = cast(Outputs, item).tolist()
+    return tuple(cast(list[Any], item)) if isinstance(item, list | tuple) else (item,)
 
 
 def learn_event(
@@ -104,7 +144,8 @@ def learn_event(
         confidence: of the bound that the event will be used for.
         gaussian: whether it will be a bound on mu, of Gaussian differential privacy.
     """
-    one, two = as_outputs(first), as_outputs(second)
+    origin = origin_of(first) or origin_of(second)
+    one, two = as_outputs(first, origin), as_outputs(second, origin)
     if min(len(one), len(two)) < 4 or one.shape[1:] != two.shape[1:]:
         shapes = (one.shape, two.shape)
         validation.fail("first and second", "at least 4 outputs each, of one shape", shapes)
@@ -114,7 +155,7 @@ def learn_event(
         for score in fitted_scores(one[::2], two[::2])
         for event in _thresholded(score, (one[1::2], two[1::2]), delta, alpha, gaussian)
     ]
-    return max(found, key=lambda event: event.shown)
+    return replace(max(found, key=lambda event: event.shown), origin=origin)
 
 
 def _thresholded(
@@ -156,17 +197,28 @@ def _bounds(
         return np.where(low > delta, np.log(low - delta) - np.log(high), -np.inf)
 
 
-def _hashable(item: Any) -> Any:
-    """``item``, with lists and arrays as tuples and numbers as floats."""
+def _hashable(item: Any, origin: tuple[int, ...]) -> Any:
+    """``item``, with lists and arrays as tuples and numbers as floats, less the origin."""
     if isinstance(item, np.ndarray | np.generic):
         item = cast(Outputs, item).tolist()
     if isinstance(item, list | tuple):
-        return tuple(cast(list[Any], item))
+        parts = tuple(cast(list[Any], item))
+        if len(parts) != len(origin):
+            return parts
+        return tuple(_less(part, first) for part, first in zip(parts, origin, strict=True))
     try:
         hash(item)
-        return float(item) if isinstance(item, int | float) else item
+        if not isinstance(item, int | float):
+            return item
+        return float(_less(item, origin[0]) if len(origin) == 1 else item)
     except (TypeError, OverflowError):  # unhashable, or an integer beyond all floats
         return repr(item)
+
+
+def _less(part: Any, first: int) -> Any:
+    if isinstance(part, float) and math.isfinite(part):
+        return float(Fraction(part) - first)
+    return part - first if isinstance(part, int) and not isinstance(part, bool) else part
 
 
 def _width(item: Any) -> int | None:

@@ -17,7 +17,10 @@ from sfumato.core.guarantee import Guarantee, round_down, round_up
 from sfumato.core.html import CURATOR, facts_table
 from sfumato.core.records import versions
 
-__all__ = ["Finding", "Verdict", "stated_delta"]
+__all__ = ["GAUSSIAN_NOISE", "Finding", "Verdict", "require_gaussian", "stated_delta"]
+
+GAUSSIAN_NOISE = "the noise is Gaussian"
+"""What a bound by way of mu takes for granted."""
 
 
 class Verdict(StrEnum):
@@ -39,6 +42,10 @@ class Finding:
         confidence: 1 for a computation without sampling.
         method: how it was found.
         claim: what was promised; its delta is ``delta``.
+        assumption: what the bound takes for granted, if anything: "the noise is Gaussian".
+        most: the bound that perfect scores would have had, in as many games or canaries; None where
+            that is not known.
+        remark: what is wrong with the scores, if anything.
         facts: what a reader needs to repeat or to doubt it: sizes, counts, the event.
         private: whether ``facts`` and the bound itself come from private rows; then they are the
             curator's alone.
@@ -56,6 +63,9 @@ class Finding:
     claim: Guarantee | None = None
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     private: bool = False
+    assumption: str = ""
+    most: float | None = None
+    remark: str = ""
 
     def __post_init__(self) -> None:
         if self.epsilon != math.inf:
@@ -81,16 +91,28 @@ class Finding:
     @property
     def bound(self) -> str:
         """What was found, in words; rounded down."""
-        return f"epsilon {round_down(self.epsilon):.10g} at delta {self.delta:.4g}"
+        supposed = f", if {self.assumption}" if self.assumption else ""
+        return f"epsilon {round_down(self.epsilon):.10g} at delta {self.delta:.4g}{supposed}"
+
+    @property
+    def reach(self) -> str:
+        """What could have been found at most, and what is wrong with the scores; may be empty."""
+        said = [self.remark] if self.remark else []
+        if self.most is not None:
+            refutable = self.claim is None or self.most > self.claim.epsilon
+            few = "" if refutable else ", so that no scores whatever could have refuted the claim"
+            said.append(f"at most epsilon {round_down(self.most):.4g} could have been shown{few}")
+        return "; ".join(said)
 
     def __str__(self) -> str:
         sure = self.method if self.confidence == 1 else f"{self.confidence:.4g} confidence"
         found = f"at least {self.bound} ({sure})"
+        reach = f"; {self.reach}" if self.reach else ""
         if self.claim is None:
-            return found
+            return found + (f"; {self.remark}" if self.remark else "")
         claimed = f"the claimed epsilon {round_up(self.claim.epsilon):.10g}"
         if not self.refuted:
-            return f"{found}: consistent with {claimed}"
+            return f"{found}: consistent with {claimed}{reach}"
         event = self.facts.get("event")  # what a refutation rests on, for whoever looks for the bug
         return f"{found}: REFUTES {claimed}" + (f", by the event '{event}'" if event else "")
 
@@ -104,6 +126,8 @@ class Finding:
             claimed = f"the claimed epsilon {round_up(self.claim.epsilon):.10g}"
             rows += [("claim", str(self.claim)), ("verdict", self.verdict.value)]
             stamp = f"REFUTES {claimed}" if self.refuted else ""
+        if self.reach and not self.refuted:
+            rows.append(("what could be seen", self.reach))
         rows += self.facts.items()
         note = CURATOR if self.private else ""
         return facts_table(f"Audit: {self.method}", rows, stamp=stamp, note=note)
@@ -112,14 +136,21 @@ class Finding:
         """JSON-ready: the audit's record."""
         return {
             "audit": self.method,
-            "epsilon_at_least": self.epsilon if math.isfinite(self.epsilon) else "inf",
+            "epsilon_at_least": _number(self.epsilon),
             "delta": self.delta,
             "confidence": self.confidence,
             "claim": None if self.claim is None else self.claim.to_dict(),
             "verdict": self.verdict.value,
+            "assumption": self.assumption,
+            "most_that_could_be_shown": _number(self.most),
+            "remark": self.remark,
             "facts": dict(self.facts),
             "software": versions(),
         }
+
+
+def _number(value: float | None) -> float | str | None:
+    return "inf" if value == math.inf else value
 
 
 def stated_delta(delta: float | None, claim: Guarantee | None) -> float:
@@ -129,3 +160,18 @@ def stated_delta(delta: float | None, claim: Guarantee | None) -> float:
     if claim is None:
         raise ValueError("delta must be given where there is no claim")
     return claim.delta
+
+
+def require_gaussian(delta: float, remedy: str) -> None:
+    """Refuses to bound epsilon at delta 0 by way of mu: Gaussian noise has none there.
+
+    A claim at delta 0 is of noise that is not Gaussian, whose curve a bound on mu says nothing of.
+
+    Raises:
+        ValueError: if delta is 0.
+    """
+    if delta == 0:
+        raise ValueError(
+            "delta must be above 0 for an analysis that takes noise to be Gaussian, got 0: such "
+            f"noise has no epsilon there, and a claim at delta 0 is of another; {remedy}"
+        )

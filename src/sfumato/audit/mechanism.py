@@ -36,13 +36,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from sfumato.audit.events import LearnedEvent, as_outputs, learn_event
 from sfumato.audit.exact import at_delta
-from sfumato.audit.findings import Finding
+from sfumato.audit.findings import GAUSSIAN_NOISE, Finding, require_gaussian
 from sfumato.audit.intervals import (
     Rates,
     epsilon_from_counts,
@@ -129,7 +129,7 @@ def audit_mechanism(
         confidence: of the whole procedure, searches included.
         gaussian: whether to bound mu and report the epsilon that Gaussian noise of it has: tighter,
             a refutation of claims that come from Gaussian noise, and a bound on epsilon only where
-            the trade-off curve is Gaussian.
+            the trade-off curve is Gaussian, which the finding says. It needs a delta above 0.
         shortlist: of more pairs than this, a tenth of the draws picks so many to learn from.
         private: whether the inputs are private rows rather than made up; then so is the finding.
         coins: for a mechanism of this package.
@@ -149,6 +149,8 @@ def audit_mechanism(
         source = draws_of(draw, coins)
         number = (_IN_BULK if source.in_bulk else _ONE_BY_ONE) if samples is None else samples
         pairs = worst_pairs(draw) if pairs is None else pairs
+    if gaussian:
+        require_gaussian(at, "take gaussian=False")
     half = validation.at_least("samples", number, 2 * _FEWEST) // 2
     validation.open_probability("confidence", confidence)
     tried = list(pairs or ())
@@ -167,7 +169,8 @@ def audit_mechanism(
         facts["mu_at_least"] = mu_from_counts(inside, outside, confidence)
     method = "sampling, gaussian" if gaussian else "sampling"
     epsilon = bound(inside, outside, at, confidence)
-    return Finding(epsilon, at, confidence, method, claim, facts, private)
+    supposed = GAUSSIAN_NOISE if gaussian else ""
+    return Finding(epsilon, at, confidence, method, claim, facts, private, supposed)
 
 
 @dataclass(frozen=True)
@@ -199,12 +202,14 @@ class _Learner:
 
 
 def _drawn(draw: Draw, value: Any, number: int) -> Any:
-    outputs = as_outputs(draw(value, number))
+    drawn: Any = draw(value, number)
+    drawn = cast(Any, drawn) if isinstance(drawn, np.ndarray) else list(drawn)
+    outputs = as_outputs(drawn)
     if len(outputs) != number:
         validation.fail("draw", f"a function that returns {number} outputs if asked", len(outputs))
     if outputs.dtype != object and bool(np.isnan(outputs).all()):
         validation.fail("draw", "a function that returns numbers or outcomes", "NaN in every draw")
-    return outputs
+    return drawn  # as it was drawn: an event reads whole numbers exactly
 
 
 def _counts(draw: Draw, pair: Pair, event: LearnedEvent, number: int) -> tuple[Rates, Rates]:

@@ -23,15 +23,31 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtr, ndtr
 
-from sfumato.audit.findings import Finding, stated_delta
+from sfumato.audit.findings import GAUSSIAN_NOISE, Finding, require_gaussian, stated_delta
 from sfumato.audit.guesses import epsilon_from_guesses, gaussian_from_guesses
 from sfumato.core import validation
 from sfumato.core.gaussian_profile import least_multiplier
 from sfumato.core.guarantee import Guarantee
+from sfumato.core.neighbours import Neighbours
 
-__all__ = ["Analysis", "audit_scores", "planned_guesses", "refuse_nan"]
+__all__ = [
+    "ALL_EQUAL",
+    "WRONG_WAY",
+    "Analysis",
+    "as_scores",
+    "audit_scores",
+    "planned_guesses",
+    "refuse_nan",
+    "require_relation",
+]
 
+ALL_EQUAL = "all scores are equal and tell nothing"
+WRONG_WAY = (
+    "the scores point the wrong way (higher where a canary was out): something was told, and an "
+    "audit with their signs turned, of new runs, would show it"
+)
 _UNFAIR = 1e-9  # fair coins fall as unevenly as this once in so many times
+_WHOLE = 2.0**53  # beyond it doubles do not hold every whole number
 _FRACTIONS = tuple(2.0**-k for k in range(10))
 _Bound = Callable[[int, int, int, float, float], float]
 
@@ -41,7 +57,8 @@ class Analysis(StrEnum):
 
     GUESSES holds for every (epsilon, delta)-DP run (Steinke, Nasr and Jagielski 2023). GAUSSIAN is
     tighter; it refutes mu-Gaussian DP, and bounds epsilon where the trade-off curve is nearly
-    Gaussian, as after many steps of DP-SGD (Mahloujifar, Melis and Chaudhuri 2024).
+    Gaussian, as after many steps of DP-SGD (Mahloujifar, Melis and Chaudhuri 2024). A finding says
+    that it takes noise to be Gaussian.
     """
 
     GUESSES = "guesses"
@@ -63,6 +80,7 @@ def audit_scores(
     confidence: float = 0.95,
     guesses: int | None = None,
     analysis: Analysis | str = Analysis.GUESSES,
+    neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
 ) -> Finding:
     """A lower bound on epsilon from one run.
 
@@ -71,15 +89,23 @@ def audit_scores(
         included: the coins, fair and independent, that decided. Coins that cannot have been fair
             are refused: no bound follows from them.
         delta: at which; by default the claim's.
-        claim: what training promises for a canary, that is for one unit, added or removed.
+        claim: what training promises for a canary, that is for one unit.
         confidence: of the whole procedure.
         guesses: how many in all, half "in" for the highest and half "out" for the lowest scores;
             fixed in advance. By default as the module says.
         analysis: see :class:`Analysis`.
+        neighbours: what is there instead of a canary that is out: nothing (add-remove), a blank
+            (zero-out) or another unit (replace-one). The claim must be for that relation.
+
+    Raises:
+        ValueError: for a claim of another relation, and for a GAUSSIAN analysis at delta 0.
     """
     values, bits = _checked(scores, included)
     how = validation.choice("analysis", analysis, Analysis)
     at = stated_delta(delta, claim)
+    require_relation(claim, neighbours)
+    if how is Analysis.GAUSSIAN:
+        require_gaussian(at, "take analysis='guesses'")
     validation.open_probability("confidence", confidence)
     count = len(values)
     if guesses is not None:
@@ -96,11 +122,48 @@ def audit_scores(
         for made, right in (_right(values, bits, number) for number in tried)
     ]
     epsilon, made, right = max(found)
+    most = max(_most(how, number // 2 * 2, count, at, level) for number in tried)
     facts = {
         "canaries": count, "guesses": made, "right": right, "analysis": how.value,
         "numbers_of_guesses_tried": len(tried),
     }  # fmt: skip
-    return Finding(epsilon, at, confidence, f"one run, {how.value}", claim, facts)
+    return Finding(
+        epsilon, at, confidence, f"one run, {how.value}", claim, facts,
+        assumption=GAUSSIAN_NOISE if how is Analysis.GAUSSIAN else "", most=most,
+        remark=_remark(values, found, count, level),
+    )  # fmt: skip
+
+
+def _remark(
+    values: NDArray[np.float64], found: list[tuple[float, int, int]], count: int, level: float
+) -> str:
+    if values.min() == values.max():
+        return ALL_EQUAL
+    wrong = (
+        epsilon_from_guesses(made - right, made, count, 0.0, level) for _, made, right in found
+    )
+    return WRONG_WAY if max(wrong) > 0 else ""
+
+
+@lru_cache(maxsize=1024)
+def _most(how: Analysis, made: int, canaries: int, delta: float, confidence: float) -> float:
+    """The bound if all guesses were right."""
+    return _BOUNDS[how](made, made, canaries, delta, confidence)
+
+
+def require_relation(claim: Guarantee | None, neighbours: Neighbours | str) -> None:
+    """Refuses a claim of another relation than that of canaries which are in or out.
+
+    Raises:
+        ValueError: naming both.
+    """
+    relation = Neighbours.parse(neighbours)
+    if claim is not None and claim.neighbours is not relation:
+        raise ValueError(
+            f"claim must be for {relation.value} neighbours, the relation of canaries that are in "
+            f"or out here, got {claim.neighbours.value}: claim what holds for that, or say with "
+            "neighbours= what is there instead of a canary that is out"
+        )
 
 
 def _right(values: NDArray[np.float64], bits: NDArray[np.bool_], number: int) -> tuple[int, int]:
@@ -140,7 +203,7 @@ def planned_guesses(
 def _checked(
     scores: ArrayLike, included: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    values = np.asarray(scores, np.float64)
+    values = as_scores("scores", scores)
     bits = np.asarray(included)
     if values.ndim != 1 or len(values) < 2:
         validation.fail("scores", "one number for each of at least two canaries", values.shape)
@@ -152,6 +215,17 @@ def _checked(
         told = f"{heads} of {len(bits)} True"
         validation.fail("included", "fair and independent coins, one for each canary", told)
     return values, bits
+
+
+def as_scores(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Scores as doubles; whole numbers that these do not tell apart are refused."""
+    given = np.asarray(values)
+    with np.errstate(over="ignore"):
+        found = given.astype(np.float64)
+    if given.dtype.kind in "iuO" and bool((np.abs(found) > _WHOLE).any()):
+        told = "whole numbers beyond 2^53"
+        validation.fail(name, "numbers that doubles tell apart (subtract a constant)", told)
+    return found
 
 
 def refuse_nan(name: str, values: NDArray[np.float64]) -> None:

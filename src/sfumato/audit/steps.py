@@ -30,7 +30,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.audit.findings import Finding
+from sfumato.audit.findings import GAUSSIAN_NOISE, Finding
 from sfumato.audit.intervals import gaussian_epsilon_from_counts, mu_from_counts
 from sfumato.audit.repeated import split_threshold
 from sfumato.core import validation
@@ -100,7 +100,7 @@ def audit_step(
         "direction": (direction / np.abs(direction).max()).round(4).tolist(),
     }  # fmt: skip
     epsilon = gaussian_epsilon_from_counts(hits, alarms, delta, confidence)
-    return Finding(epsilon, delta, confidence, "step", claim, facts)
+    return Finding(epsilon, delta, confidence, "step", claim, facts, assumption=GAUSSIAN_NOISE)
 
 
 def _discriminant(inside: NDArray[np.float64], outside: NDArray[np.float64]) -> NDArray[np.float64]:

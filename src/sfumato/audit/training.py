@@ -27,10 +27,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.audit.findings import Finding
-from sfumato.audit.one_run import Analysis, audit_scores
+from sfumato.audit.one_run import Analysis, audit_scores, require_relation
 from sfumato.audit.repeated import audit_games
 from sfumato.core import validation
 from sfumato.core.guarantee import Guarantee
+from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import SYSTEM, Coins, fair_coins
 
 __all__ = ["Method", "audit_training"]
@@ -49,6 +50,7 @@ def audit_training(
     confidence: float = 0.95,
     guesses: int | None = None,
     analysis: Analysis | str = Analysis.GUESSES,
+    neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
     coins: Coins = SYSTEM,
     progress: Callable[[int, int], object] | None = None,
 ) -> Finding:
@@ -57,16 +59,19 @@ def audit_training(
     Args:
         method: trains and scores; called ``runs`` times.
         canaries: how many in each run. One, with many runs, is the classical audit.
-        claim: what the method promises for one canary, added or removed.
+        claim: what the method promises for one canary.
         delta: at which; by default the claim's.
         runs: how often to train.
         confidence: of the whole procedure.
         guesses: how many, over all runs; see :func:`~sfumato.audit.one_run.audit_scores`.
         analysis: see :class:`~sfumato.audit.one_run.Analysis`.
+        neighbours: what the method puts in the place of a canary that is out; the claim must be for
+            that relation (see :func:`~sfumato.audit.one_run.audit_scores`).
         coins: which canaries are in.
         progress: told (done, total) runs.
     """
     count, times = validation.count("canaries", canaries), validation.count("runs", runs)
+    require_relation(claim, neighbours)
     included, scores = list[NDArray[np.bool_]](), list[NDArray[np.float64]]()
     for done in range(times):
         bits = fair_coins(count, coins)
@@ -86,6 +91,6 @@ def audit_training(
     else:
         finding = audit_scores(
             values, bits, delta=delta, claim=claim, confidence=confidence, guesses=guesses,
-            analysis=analysis,
+            analysis=analysis, neighbours=neighbours,
         )  # fmt: skip
     return replace(finding, facts={**finding.facts, "runs": times})

@@ -175,8 +175,9 @@ def _by_canaries(folder: RunFolder, analysis: str, confidence: float) -> Finding
         )
     planted = CanaryScores.from_dict(folder.read_curator(CANARIES))
     finding = audit_scores(
-        planted.scores, planted.included, claim=claim, confidence=confidence, analysis=analysis
-    )
+        planted.scores, planted.included, claim=claim, confidence=confidence, analysis=analysis,
+        neighbours=claim.neighbours,  # a run plants them for the relation that it promises
+    )  # fmt: skip
     private = planted.kind is not CanaryKind.GRADIENT
     return replace(finding, private=private, facts={**finding.facts, "kind": planted.kind.value})
 
@@ -288,6 +289,8 @@ def _tell(title: str, finding: Finding) -> None:
     if finding.claim is not None:
         table.add_row("claimed", str(finding.claim))
     table.add_row("verdict", _verdict(finding))
+    if finding.reach and not finding.refuted:
+        table.add_row("could be seen", finding.reach)
     table.add_row("confidence", "certain" if finding.confidence == 1 else f"{finding.confidence:g}")
     table.add_row("how", finding.method)
     for name, value in finding.facts.items():

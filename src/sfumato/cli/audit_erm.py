@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato.cli.audit_games import tell_assumptions
 from sfumato.cli.options import AsJson
 from sfumato.cli.output import console, plain_table, print_json, working
 from sfumato.core.guarantee import round_down, round_up
@@ -217,3 +218,4 @@ def _tell(found: dict[str, list[Finding]], title: str) -> None:
             "REFUTED" if refuted else "consistent",
         )  # fmt: skip
     console().print(table)
+    tell_assumptions(finding for several in found.values() for finding in several)

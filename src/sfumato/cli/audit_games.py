@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +14,14 @@ if TYPE_CHECKING:
     from sfumato.audit.findings import Finding
     from sfumato.core.guarantee import Guarantee
 
-__all__ = ["ReleaseGame", "audit_draws", "audit_product", "findings_of", "show_findings"]
+__all__ = [
+    "ReleaseGame",
+    "audit_draws",
+    "audit_product",
+    "findings_of",
+    "show_findings",
+    "tell_assumptions",
+]
 
 _COLUMNS = {"exact": "exact", "sampling": "sampled", "sampling, gaussian": "noise as of"}
 
@@ -159,5 +166,12 @@ def show_findings(
             "REFUTED" if refuted else "consistent",
         )  # fmt: skip
     console().print(table)
+    tell_assumptions(finding for several in found.values() for finding in several)
     if note:
         console().print(note)
+
+
+def tell_assumptions(findings: Iterable[Finding]) -> None:
+    """What bounds in a table take for granted, if they do."""
+    for assumption in sorted({one.assumption for one in findings if one.assumption}):
+        console().print(f"Bounds by way of mu ('noise as of') are valid if {assumption}.")
