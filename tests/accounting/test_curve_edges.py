@@ -7,6 +7,7 @@ import pytest
 
 import sfumato as sf
 from sfumato import events
+from sfumato.accounting.curve import _never_falling
 
 
 def test_units_other_than_records():
@@ -60,3 +61,18 @@ def test_a_relation_without_a_guarantee():
     with pytest.raises(ValueError, match="no add-remove guarantee"):
         sf.epsilon_curve(step, [1], 1e-5, neighbours="add-remove")
     assert math.isfinite(sf.epsilon_curve(step, [1], 1e-5)[0])
+
+
+@pytest.mark.parametrize("delta", [1e-12, 3e-12, 1e-11, 1e-5])
+def test_a_curve_never_falls(delta):
+    """At tiny deltas rounding is charged by the window, and PLD and RDP take turns."""
+    step = sf.dp_sgd(1.0, 0.01, 1)
+    counts = [0, 1, 2, 3, 5, 6, 7, 10, 20, 50, 100, 101, 300]
+    found = sf.epsilon_curve(step, counts, delta)
+    assert (np.diff(found) >= 0).all()
+    assert sf.epsilon_curve(step, counts[::-1], delta).tolist() == found[::-1].tolist()
+
+
+def test_what_bounds_more_steps_bounds_fewer():
+    counts, bounds = np.array([5, 1, 3, 3, 9]), np.array([2.0, 2.5, 1.0, 4.0, np.inf])
+    assert _never_falling(counts, bounds).tolist() == [2.0, 1.0, 1.0, 2.0, np.inf]

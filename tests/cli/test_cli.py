@@ -271,6 +271,15 @@ def test_files_that_cannot_be_used_are_one_line(run, tmp_path):
     assert (code, err.count("\n")) == (2, 1)
     (tmp_path / "none.json").write_text("[]")
     assert "no events" in run("account", "events", tmp_path / "none.json", "--delta", 1e-5)[2]
+    twice = '{"kind": "gaussian", "noise_multiplier": 1, "noise_multiplier": 100}'
+    deep = '{"kind": "repeated", "count": 1, "event": ' * 3000 + twice + "}" * 3000
+    for text, word in ((twice, "the key 'noise_multiplier' is there more than once"),
+                       (deep, "nested more than 100 deep")):  # fmt: skip
+        (tmp_path / "odd.json").write_text(text)
+        code, _, err = run("account", "events", tmp_path / "odd.json", "--delta", 1e-5)
+        assert code != 0
+        assert word in err
+        assert err.count("\n") <= 1
     (tmp_path / "odd.json").write_text('[{"kind": "repeated", "count": 3, "event": 5}]')
     code, _, err = run("account", "events", tmp_path / "odd.json", "--delta", 1e-5)
     assert (code, err.count("\n")) == (2, 1)

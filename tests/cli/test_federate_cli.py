@@ -47,6 +47,23 @@ def test_account_for_people(capsys):
     assert code == 0
     assert "released models" in out
     assert "nobody" in out
+    assert "given that another participant is there and answers" in " ".join(out.split())
+
+
+def test_what_has_to_be_so_is_told_with_what_is_promised(capsys, tmp_path):
+    condition = "given that another participant is there and answers"
+    assert condition in as_json(capsys, "account")["note"]
+    more = ("--rounds", 1, "--noise-multiplier", 2, "--steps", 1, "--no-progress")
+    for number, relation in ((2, "add-remove"), (1, "zero-out")):
+        folder = tmp_path / str(number)
+        code, out, _ = run(
+            capsys, "simulate", "--data", "digits", "--participants", number, *more, "--out", folder
+        )
+        assert code == 0
+        promised = json.loads((folder / "record.json").read_text())["guarantee"]
+        assert promised["neighbours"] == relation
+        assert (condition in promised.get("note", "")) == (number > 1)
+        assert (condition in " ".join(out.split())) == (number > 1)
 
 
 def test_plan_writes_a_file_that_account_reads(capsys, tmp_path):

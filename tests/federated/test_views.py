@@ -257,3 +257,29 @@ def test_the_list_is_a_view_of_its_own_where_some_are_asked(small):
     assert [view.observer for view in records.views] == [RELEASED, SERVER]
     assert "given" not in records.view(RELEASED).to_dict(1e-5)
     assert "given" in asked.view(RELEASED).to_dict(1e-5)
+
+
+def test_the_condition_of_a_view_is_in_its_guarantee(small):
+    asked = small.federation(noise=CentralNoise(2.0), participation=0.5)
+    for view in asked.views:
+        found = view.guarantee(1e-5)
+        assert found.note.startswith(view.condition)
+        assert ("another participant" in found.note) == bool(view.given)
+    released = asked.guarantee(RELEASED)
+    assert released.note == f"given that {asked.view(RELEASED).given}"
+    assert released.note in repr(released)
+    assert released.note in released._repr_html_()
+    assert released.to_dict()["note"] == asked.view(RELEASED).to_dict(1e-5)["note"]
+
+
+@pytest.mark.parametrize("participation", [1.0, 0.5])
+def test_a_federation_of_one_does_not_hide_that_she_is_there(small, participation):
+    """Without her no model ever comes: add or remove is never promised, and nothing is given."""
+    alone = small.federation(participants=1, noise=CentralNoise(2.0), participation=participation)
+    view = alone.view(RELEASED)
+    assert relation_of(alone, RELEASED) is Neighbours.ZERO_OUT
+    assert view.guarantee(1e-5).neighbours is Neighbours.ZERO_OUT
+    assert view.given == view.condition == view.guarantee(1e-5).note == ""
+    two = replace(alone, participants=2)
+    assert relation_of(two, RELEASED) is Neighbours.ADD_REMOVE
+    assert two.guarantee(RELEASED).note

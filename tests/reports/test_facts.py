@@ -137,3 +137,20 @@ def test_plain_values():
     assert plain_text(["a", 1]) == "a, 1"
     assert per_cent_text(0.9) == "90.0 %"
     assert per_cent_text(0.01234) == "1.23 %"
+
+
+@pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', '[{"b": {"a": 1, "c": 0, "a": 1}}]'])
+def test_a_key_has_one_value(text, tmp_path):
+    """Readers differ in which of two counts."""
+    with pytest.raises(ValueError, match="the key 'a' is there more than once"):
+        parsed(text)
+    (tmp_path / "record.json").write_text(text)
+    with pytest.raises(ValueError, match=r"record.json must be JSON, .* the key 'a'"):
+        Sources.read(tmp_path, ("record.json",))
+
+
+@pytest.mark.parametrize("depth", [101, 100_000])
+def test_what_is_nested_too_deeply_is_refused(depth):
+    with pytest.raises(ValueError, match="nested more than 100 deep"):
+        parsed("[" * depth + "]" * depth)
+    assert parsed("[" * 100 + "]" * 100)

@@ -44,4 +44,12 @@ def test_central_noise_has_no_guarantee_against_the_server(tmp_path, capsys):
         )  # fmt: skip
     with pytest.raises(SystemExit):
         main(["report", str(tmp_path / "run"), "-o", str(tmp_path / "card.md")])
-    assert "| epsilon against: server | no guarantee |" in (tmp_path / "card.md").read_text()
+    text = (tmp_path / "card.md").read_text()
+    assert "| epsilon against: server | no guarantee |" in text
+    condition = "another participant is there and answers"
+    lead, _, rest = text.partition("Noted beside it: given that ")
+    assert "How much the release can depend on any one client" in lead
+    assert rest.startswith(condition)
+    assert f"| given that | {condition}" in text
+    record = json.loads((tmp_path / "run" / "record.json").read_text())
+    assert condition in record["guarantee"]["note"]

@@ -242,3 +242,18 @@ def test_every_fact_is_on_record(known, at_place):
         for block in make({"private": run}):
             for fact in facts_of(block):
                 assert at_place(files, fact.source) == fact.value
+
+
+def test_an_audit_says_what_it_takes_for_granted_and_could_have_seen(known):
+    known[findings.AUDIT] |= {
+        "assumption": "the noise is Gaussian", "remark": "all scores are equal",
+        "most_that_could_be_shown": 1.2345,
+    }  # fmt: skip
+    told = words(only(findings.audits({"p": sources(known)}), Paragraph)[0])
+    assert " if the noise is Gaussian, and " in told
+    assert "; all scores are equal; at most epsilon 1.23 could have been shown." in told
+    for name in ("assumption", "remark", "most_that_could_be_shown"):
+        del known[findings.AUDIT][name]  # as of older versions
+    old = words(only(findings.audits({"p": sources(known)}), Paragraph)[0])
+    assert " if " not in old
+    assert "could have been shown" not in old

@@ -329,3 +329,39 @@ def test_without_its_event_a_guarantee_is_stated_and_not_vouched_for(gaussian_re
     blocks = promises.lead(sources(record))
     assert "is limited: epsilon" in said(blocks)
     assert blocks[-1] == Missing("run/record.json#/event")
+
+
+# --- parameters that were changed -----------------------------------------------------------------
+
+
+def trained(gaussian_record, stated=1.0, phases=((1.0, 1.0),), **plan):
+    """A record whose plan states a noise multiplier; the event has 1."""
+    record = gaussian_record(1.0)
+    known = {"noise_multiplier": stated, "schedule": {"phases": phases}}
+    return record | {"parameters": {"plan": known | plan}}
+
+
+@pytest.mark.parametrize("wrap", [lambda plan: {"plan": plan}, lambda plan: plan])
+def test_a_noise_multiplier_that_is_not_the_events_is_told(gaussian_record, wrap):
+    right, wrong = (trained(gaussian_record, stated) for stated in (1.0, 100.0))
+    for record in (right, wrong):
+        record["parameters"] = wrap(record["parameters"]["plan"])
+    warning = "state a noise multiplier of 100, which is not that of the event"
+    assert "not that of the event" not in said(promises.lead(sources(right)))
+    assert warning in said(promises.lead(sources(wrong)))
+    assert "the record was changed" in said(promises.lead(sources(wrong)))
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        {"stated": 2.0, "phases": ((1.0, 0.5),)},
+        {"stated": 7.0, "phases": ((0.5, 1.5), (0.5, 0.5))},
+        {"stated": 7.0, "correlation": {"kind": "tree"}},
+    ],
+    ids=["a factor", "falling", "correlated"],
+)
+def test_noise_that_changes_over_steps_is_not_compared(gaussian_record, plan):
+    assert "not that of the event" not in said(
+        promises.lead(sources(trained(gaussian_record, **plan)))
+    )

@@ -68,7 +68,8 @@ def epsilon_curve(
         before: what was released before the first step (a private PCA, say).
 
     Returns:
-        One epsilon for each entry of ``steps``; never below the exact value.
+        One epsilon for each entry of ``steps``; never below the exact value, and never less for
+        more steps.
 
     Example:
         >>> from sfumato.core.events import dp_sgd
@@ -95,7 +96,21 @@ def epsilon_curve(
         return exact
     each, first = pure_total(one), pure_total(base)
     pure = counts * each + first if each is not None and first is not None else math.inf
-    return np.minimum(pure, _numeric_curve(step, prelude, counts, delta, relation))
+    return _never_falling(
+        counts, np.minimum(pure, _numeric_curve(step, prelude, counts, delta, relation))
+    )
+
+
+def _never_falling(counts: NDArray[np.int64], bounds: Floats) -> Floats:
+    """Each point's bound, or that of a point with more steps if it is smaller.
+
+    The first n of m steps are a post-processing of all m, so that what bounds m steps bounds n. The
+    bounds themselves are numeric, and may be a little larger for fewer steps.
+    """
+    order = np.argsort(counts, kind="stable")
+    found = np.empty(len(counts))
+    found[order] = np.minimum.accumulate(bounds[order][::-1])[::-1]
+    return found
 
 
 def _numeric_curve(

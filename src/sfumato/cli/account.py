@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -287,10 +286,11 @@ def from_file(
     "epsilon-delta", "epsilon": 0.2, "delta": 1e-7}]
     """
     from sfumato.core.events import ComposedEvent, event_from_dict
+    from sfumato.reports.facts import parsed
 
     try:
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        data: Any = parsed(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise ValueError(f"cannot read events from {str(path)!r}: {error}") from error
     if isinstance(data, dict):
         data = [data]

@@ -35,6 +35,7 @@ def views_table(federation: Federation) -> Table:
     for view in federation.views:
         promise = view.guarantee(federation.delta)
         who = promise.neighbours.describe(promise.unit)
+        who = f"{who}, {view.condition}" if view.condition else who
         shown = "nobody" if math.isinf(promise.epsilon) else who
         table.add_row(view.observer, view.sees, number(promise.epsilon), shown)
     return table
@@ -65,8 +66,10 @@ def print_trained(
         print_json(public_facts(federation) | {"record": record, "accuracy": accuracy})
         return
     reached = "" if accuracy is None else f"accuracy {accuracy:.2%} on public rows, "
-    promise = federation.guarantee("released models")
-    said = [f"{reached}{promise} (released models)", record.get("warning", "")]
+    view = federation.view("released models")
+    against = ", ".join(filter(None, (view.observer, view.condition)))
+    promise = view.guarantee(federation.delta)
+    said = [f"{reached}{promise} ({against})", record.get("warning", "")]
     said.append("" if out is None else f"Kept in {out}")
     for text in filter(None, said):
         console().print(text, markup=False, soft_wrap=True)

@@ -40,7 +40,8 @@ of participants.
   leaves all other coins as they are, so a round is a Poisson sample with or without her. Names are
   not seen. What could be seen is whether rounds take place at all: where nobody is there, or
   nobody's answer is of use three times in a row, the coordinator stops. So the view is given for
-  federations in which one other participant answers (:attr:`View.given`).
+  federations in which one other participant answers (:attr:`View.given`, which every guarantee
+  carries). In a federation of one participant there is no other: zero-out.
 - *Clients*, everything else: zero-out. She is asked, answers, and is on every list as before; her
   contribution is zeros. Add or remove would be false. Who is not there is on no list: over T rounds
   that is told with probability 1 - (1 - q)^T, whatever the noise. Where participants add noise,
@@ -110,10 +111,19 @@ class View:
     given: str = ""
 
     def guarantee(self, delta: float) -> Guarantee:
-        """By the tightest accountant there is; epsilon is infinite where nothing is promised."""
+        """By the tightest accountant there is; epsilon is infinite where nothing is promised.
+
+        What has to be so for it is in its note.
+        """
         from sfumato.accounting import account
 
-        return account(self.event, delta)
+        found = account(self.event, delta)
+        return replace(found, note="; ".join(filter(None, (self.condition, found.note))))
+
+    @property
+    def condition(self) -> str:
+        """:attr:`given` as it is printed beside a guarantee; empty if nothing."""
+        return f"given that {self.given}" if self.given else ""
 
     def to_dict(self, delta: float) -> dict[str, Any]:
         """JSON-ready."""
@@ -148,7 +158,7 @@ def relation_of(federation: Federation, observer: str) -> Neighbours:
     hides_presence = isinstance(federation.noise, CentralNoise | NoNoise) and isinstance(
         federation.sums, PlainSum
     )
-    if observer == RELEASED and hides_presence:
+    if observer == RELEASED and hides_presence and federation.participants > 1:
         return Neighbours.ADD_REMOVE
     return Neighbours.ZERO_OUT
 

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
 from pathlib import Path
-from typing import Any, final
+from typing import Any, cast, final
 
 from sfumato.core.guarantee import round_down, round_up
 
@@ -44,6 +44,8 @@ __all__ = [
     "pointer",
 ]
 
+_DEEPEST = 100
+_TOO_DEEP = f"it is nested more than {_DEEPEST} deep: state repetition of events as a count"
 _UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 
 
@@ -173,16 +175,41 @@ class Sources:
 
 
 def parsed(text: str) -> Any:
-    """JSON in the strict sense.
+    """JSON in the strict sense, in which each key has one value.
 
     Raises:
-        ValueError: for anything else, NaN and infinities included.
+        ValueError: for anything else, NaN and infinities, keys that are there twice (readers differ
+            in which of the values counts) and what is nested too deeply included.
     """
 
     def refuse(name: str) -> None:
         raise ValueError(f"{name} is no number in JSON")
 
-    return json.loads(text, parse_constant=refuse)
+    try:
+        found = json.loads(text, parse_constant=refuse, object_pairs_hook=_with_single_keys)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    level = [found]
+    for _ in range(_DEEPEST):
+        level = [part for value in level for part in _parts(value)]
+    if level:
+        raise ValueError(_TOO_DEEP)
+    return found
+
+
+def _with_single_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice!r} is there more than once in one object: keep one")
+    return found
+
+
+def _parts(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [*cast("dict[str, Any]", value).values()]
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def pointer(key: str) -> str:

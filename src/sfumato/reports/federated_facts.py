@@ -48,6 +48,7 @@ def federated_rows(rows: Rows) -> None:
             observers = [str(view["observer"]) for view in rows.sources.raw(place)]
         for number, observer in enumerate(observers):
             add(f"epsilon against: {observer}", f"{place}/{number}/epsilon", _epsilon)
+            rows.add_if_there("given that", f"{place}/{number}/given")
     add("participants, as declared", f"{_PARAMETERS}/participants")
     add("chance to be asked in a round", f"{_PARAMETERS}/participation", number_text)
     add("rounds sent", f"{_FACTS}/rounds_sent")

@@ -426,8 +426,9 @@ def audits(runs: Named) -> list[Block]:
 def _audited(name: str, run: Sources, found: Fact, claim: Fact) -> list[Block]:
     verdict = run.fact(f"{AUDIT}#/verdict")
     said = (
-        name, ": epsilon is at least ", found, ", and ", claim, " is claimed (confidence ",
-        run.fact(f"{AUDIT}#/confidence", number_text), *_by_what(run), "). Verdict: ", verdict, ".",
+        name, ": epsilon is at least ", found, *_supposed(run), ", and ", claim,
+        " is claimed (confidence ", run.fact(f"{AUDIT}#/confidence", number_text),
+        *_by_what(run), "). Verdict: ", verdict, *_reach(run), ".",
     )  # fmt: skip
     blocks: list[Block] = [Paragraph(said, "plain" if verdict.value == "consistent" else "warning")]
     recorded, audited = f"{_RECORD}/epsilon", f"{AUDIT}#/claim/epsilon"
@@ -438,6 +439,23 @@ def _audited(name: str, run: Sources, found: Fact, claim: Fact) -> list[Block]:
         )  # fmt: skip
         blocks.append(Paragraph(text, "warning"))
     return blocks
+
+
+def _supposed(run: Sources) -> tuple[str | Fact, ...]:
+    """What the bound takes for granted."""
+    at = f"{AUDIT}#/assumption"
+    return (" if ", run.fact(at)) if run.has(at) and run.raw(at) else ()
+
+
+def _reach(run: Sources) -> tuple[str | Fact, ...]:
+    """What is wrong with the scores, and what could have been found at most."""
+    remark, most = f"{AUDIT}#/remark", f"{AUDIT}#/most_that_could_be_shown"
+    said: tuple[str | Fact, ...] = ()
+    if run.has(remark) and run.raw(remark):
+        said = "; ", run.fact(remark)
+    if run.has(most):
+        said += "; at most epsilon ", run.fact(most, at_least_text), " could have been shown"
+    return said
 
 
 def _by_what(run: Sources) -> tuple[str | Fact, ...]:

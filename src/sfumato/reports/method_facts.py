@@ -130,7 +130,7 @@ def _network_rows(rows: Rows) -> None:
 def _accounted(rows: Rows) -> None:
     """By whom, and what comes out if it is done again."""
     rows.add("accountant", f"{RECORD}#/guarantee/accountant")
-    rows.add("the accountant's note", f"{RECORD}#/guarantee/note")
+    rows.add("noted beside the guarantee", f"{RECORD}#/guarantee/note")
     again = recomputed(rows.sources)
     if again is not None:
         rows.put("epsilon, computed again from the event", again)

@@ -21,9 +21,15 @@ import json
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
-from sfumato.core.events import CutSampledEvent, Event, event_from_dict, promises_nothing
+from sfumato.core.events import (
+    CutSampledEvent,
+    Event,
+    GaussianEvent,
+    event_from_dict,
+    promises_nothing,
+)
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.records import NOT_PRIVATE, UNPROTECTED
@@ -168,7 +174,15 @@ def lead(sources: Sources) -> list[Block]:
         "How much the release can depend on any one ", unit, f"{subject} is limited: ",
         *_stated(sources), ".",
     )  # fmt: skip
-    return [Paragraph(text, "lead"), *recorded(lambda: _checked(sources))]
+    return [Paragraph(text, "lead"), *_noted(sources), *recorded(lambda: _checked(sources))]
+
+
+def _noted(sources: Sources) -> list[Block]:
+    """What a reader must know besides, such as what has to be so for the guarantee."""
+    at = f"{_GUARANTEE}/note"
+    if not sources.has(at):
+        return []
+    return [Paragraph(("Noted beside it: ", sources.fact(at), "."), "note")]
 
 
 def _stated(sources: Sources) -> tuple[str | Fact, ...]:
@@ -202,13 +216,50 @@ def _checked(sources: Sources) -> list[Block]:
         text = "No accountant of this version can check this epsilon against the event on record."
         return [Paragraph(text, "note")]
     if epsilon <= guarantee.epsilon * (1 + _TOLERANCE):
-        return []
+        return _plan_checked(sources)
     text = (
         "This epsilon does not follow from the event on record, which gives ",
         sources.computed(epsilon if math.isfinite(epsilon) else "inf", _EVENT, epsilon_text),
         f": {_CHANGED}",
     )
     return [Paragraph(text, "warning")]
+
+
+def _plan_checked(sources: Sources) -> list[Block]:
+    """Whether the noise multiplier of a plan is one of the event's: the card shows the plan's.
+
+    Where noise falls from step to step, or is correlated over steps, the event has others.
+    """
+    multipliers = _multipliers(sources.raw(_EVENT))
+    for plan in _PLANS:
+        at = f"{plan}/noise_multiplier"
+        scheduled = f"{plan}/schedule/phases"
+        if not (multipliers and sources.has(at) and sources.has(scheduled)):
+            continue
+        with sources.reading(plan):
+            phases = sources.raw(scheduled)
+            plain = len(phases) == 1 and not sources.has(f"{plan}/correlation")
+            stated = float(sources.raw(at)) * float(phases[0][1])
+        if plain and not any(math.isclose(stated, one, rel_tol=1e-9) for one in multipliers):
+            text = (
+                "The parameters on record state a noise multiplier of ", sources.fact(at),
+                f", which is not that of the event: {_CHANGED}",
+            )  # fmt: skip
+            return [Paragraph(text, "warning")]
+    return []
+
+
+def _multipliers(event: Any) -> list[float]:
+    """Of all Gaussian releases within an event, as it is recorded."""
+    if isinstance(event, list):
+        parts = cast("list[Any]", event)
+        return [found for part in parts for found in _multipliers(part)]
+    if not isinstance(event, dict):
+        return []
+    known = cast("dict[str, Any]", event)
+    if known.get("kind") == GaussianEvent.kind:
+        return [float(known["noise_multiplier"])]
+    return [found for part in known.values() for found in _multipliers(part)]
 
 
 def wording(sources: Sources) -> Words:
