@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfumato.cli.dp_ftrl import account_dp_ftrl
+from sfumato.cli.event_files import read_events
 from sfumato.cli.options import (
     AccountantName,
     AsJson,
@@ -285,23 +286,9 @@ def from_file(
     Example of the file's content: [{"kind": "laplace", "noise_multiplier": 10}, {"kind":
     "epsilon-delta", "epsilon": 0.2, "delta": 1e-7}]
     """
-    from sfumato.core.events import ComposedEvent, event_from_dict
-    from sfumato.reports.facts import parsed
+    from sfumato.core.events import ComposedEvent
 
-    try:
-        data: Any = parsed(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"cannot read events from {str(path)!r}: {error}") from error
-    if isinstance(data, dict):
-        data = [data]
-    if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
-        raise ValueError(f"{str(path)!r} must hold one event or a list of events")
-    if not data:
-        raise ValueError(f"{str(path)!r} holds no events")
-    try:
-        event = ComposedEvent(tuple(event_from_dict(item) for item in data))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{str(path)!r} holds a bad event: {error}") from error
+    event = ComposedEvent(tuple(read_events(path)))
     _show(event, _account(event, delta, neighbours, accountant), as_json)
 
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group
 
+from sfumato.cli.event_files import read_events
 from sfumato.cli.options import AsJson, Plot, Unit
 from sfumato.cli.output import console, number, plain_table, print_json, working
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from sfumato.core.events import Event
     from sfumato.ledger import Budget, Entry, Ledger, Preview, Status
 
 app = typer.Typer(
@@ -261,7 +260,7 @@ def preview(
 
     Example: sfumato ledger preview census events.json
     """
-    events = _read_events(path)
+    events = read_events(path)
     with _open(url) as ledger:
         found = ledger.preview(name, events, analyst=analyst)
     if as_json:
@@ -297,23 +296,6 @@ def _kept(head: str) -> str:
     if re.fullmatch("[0-9a-f]{64}", head):
         return head
     raise ValueError(f"--head must be a file, or a hash of 64 hexadecimal digits, got {head!r}")
-
-
-def _read_events(path: Path) -> list[Event]:
-    from sfumato.core.events import event_from_dict
-
-    try:
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"cannot read events from {str(path)!r}: {error}") from error
-    if isinstance(data, dict):
-        data = [data]
-    if not isinstance(data, list) or not data or not all(isinstance(one, dict) for one in data):
-        raise ValueError(f"{str(path)!r} must hold one event or a list of events")
-    try:
-        return [event_from_dict(item) for item in data]
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{str(path)!r} holds a bad event: {error}") from error
 
 
 def _cap(budget: Budget) -> str:
