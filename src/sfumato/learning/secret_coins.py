@@ -60,11 +60,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sfumato.core.randomness import SYSTEM, Coins, SeededCoins, Words
+from sfumato.learning.crafted_coins import KEY as _KEY
+from sfumato.learning.crafted_coins import Level, crafted
 
 __all__ = ["ModelCoins", "secret_generator", "set_states"]
 
-_KEY = 624  # 32-bit words of an MT19937 state
-_SEED_AT, _STATE_AT = 0, 3  # in 64-bit words of torch's CPU state
+_SEED_AT, _LEFT_AT, _STATE_AT = 0, 1, 3  # in 64-bit words of torch's CPU state
+_SEEDED = 1 << 32
 _OWN_STREAM = 0x6D61736B
 _NUMPYS: Any = np.random  # NumPy's global generator
 _TWISTS = 1 << 14  # ten million draws in one batch of a rehearsal
@@ -89,6 +91,8 @@ class _Known(NamedTuple):
     devices: list[int]
     numeric: NDArray[np.uint32]
     plain: NDArray[np.uint32]
+    place: int
+    """From which word on the keys are read; at the end they are twisted first."""
 
 
 @final
@@ -120,11 +124,15 @@ class ModelCoins:
         # Three MT19937 states, a mark, a seed for other devices, a key and a counter for each GPU.
         return self._coins.words(3 * _KEY // 2 + 2 + 2 * _gpus())
 
-    def fresh(self) -> None:
-        """Gives all generators a fresh state; to be called before a batch's rows are fetched."""
+    def fresh(self, level: Level | None = None) -> None:
+        """Gives all generators a fresh state; to be called before a batch's rows are fetched.
+
+        Args:
+            level: in a rehearsal, what they give next.
+        """
         with _LOCK:
             _LENT.borrow(self)
-            _LENT.set(self.draw())
+            _LENT.set(self.draw(), level)
 
     def give_back(self) -> None:
         """The user's generators as they were; nothing if they are."""
@@ -132,23 +140,26 @@ class ModelCoins:
             _LENT.give_back(self)
 
     @contextlib.contextmanager
-    def batch(self) -> Generator[None]:
+    def batch(self, level: Level | None = None) -> Generator[None]:
         """A fresh state for the block, and the user's own afterwards."""
-        self.fresh()
+        self.fresh(level)
         try:
             yield
         finally:
             self.give_back()
 
     @contextlib.contextmanager
-    def aside(self) -> Generator[None]:
+    def aside(self, level: Level | None = None) -> Generator[None]:
         """A state from these coins for the block, and afterwards whatever there was.
 
         For checks on made-up rows, while this run's batch, or another's, may be out.
+
+        Args:
+            level: what the generators give next.
         """
         with _LOCK:
             kept = _LENT.kept()
-            _LENT.set(self.draw())
+            _LENT.set(self.draw(), level)
         try:
             yield
         finally:
@@ -222,21 +233,24 @@ class _Lent:
         _set_other(kept.other)
         self._known = kept.known
 
-    def set(self, words: Words) -> None:
-        """All generators' states from ``words``."""
-        keys = words[: 3 * _KEY // 2].view(np.uint32).reshape(3, _KEY)
+    def set(self, words: Words, level: Level | None = None) -> None:
+        """All generators' states from ``words``, but for what a level asks for."""
+        keys, place = words[: 3 * _KEY // 2].view(np.uint32).reshape(3, _KEY), _KEY
+        if level is not None:
+            keys, place = crafted(keys, level), 0
         more = words[3 * _KEY // 2 :]
         # torch, CPU
         self._cpu_words[_SEED_AT] = more[0] >> np.uint64(1)
         self._cpu_words[_STATE_AT : _STATE_AT + _KEY] = keys[0]
+        self._cpu_words[_LEFT_AT] = _SEEDED + (_KEY if place == 0 else 1)  # until the twist
         torch.default_generator.set_state(self._cpu)
         # NumPy: a generator of ours in place of the user's
-        self._memory[:_KEY], self._memory[_KEY] = keys[1], _KEY
+        self._memory[:_KEY], self._memory[_KEY] = keys[1], place
         _NUMPYS.set_bit_generator(self._twister)
         # Python
-        random.setstate((3, (*keys[2].tolist(), _KEY), None))
+        random.setstate((3, (*keys[2].tolist(), place), None))
         devices = self._set_devices(more[1:])
-        self._known = _Known(int(self._cpu_words[_SEED_AT]), devices, keys[1], keys[2])
+        self._known = _Known(int(self._cpu_words[_SEED_AT]), devices, keys[1], keys[2], place)
 
     def _set_devices(self, words: Words) -> list[int]:
         """CUDA: a 64-bit key and a 62-bit counter for each device; elsewhere a seed."""
@@ -274,8 +288,10 @@ class _Lent:
         plain = np.array([*key, place], dtype=np.uint32)
         own = _NUMPYS.get_bit_generator() is self._twister
         return {
-            "NumPy's global generator": _words_to(known.numeric, self._memory) if own else None,
-            "Python's random": _words_to(known.plain, plain),
+            "NumPy's global generator": (
+                _words_to(known.numeric, known.place, self._memory) if own else None
+            ),
+            "Python's random": _words_to(known.plain, known.place, plain),
         }
 
 
@@ -319,19 +335,19 @@ def _memory_of(twister: Any) -> NDArray[np.uint32]:
     return np.frombuffer(held, dtype=np.uint32)
 
 
-def _words_to(start: NDArray[np.uint32], end: NDArray[np.uint32]) -> int | None:
-    """How many words are drawn from a fresh MT19937 key to a key and place; None if never."""
+def _words_to(start: NDArray[np.uint32], first: int, end: NDArray[np.uint32]) -> int | None:
+    """How many words are drawn from an MT19937 key and place to others; None if never."""
     key, place = end[:_KEY], int(end[_KEY])
     if np.array_equal(start, key):
-        return 0 if place == _KEY else None
+        return place - first if place >= first else None
     twister = np.random.MT19937(0)
     memory = _memory_of(twister)
     memory[:_KEY], memory[_KEY] = start, _KEY
-    raw, first = twister.random_raw, key[1]
-    for twist in range(_TWISTS):
+    raw, second = twister.random_raw, key[1]
+    for twist in range(1, _TWISTS + 1):
         raw(_KEY, False)
-        if memory[1] == first and np.array_equal(memory[:_KEY], key):
-            return twist * _KEY + place
+        if memory[1] == second and np.array_equal(memory[:_KEY], key):
+            return twist * _KEY + place - first
     return None
 
 
