@@ -35,7 +35,13 @@ from sfumato.learning.dp_sgd.company import Company, PublicItems
 from sfumato.learning.dp_sgd.errors import StreamError, TrainingError
 from sfumato.learning.dp_sgd.in_order import InOrder
 from sfumato.learning.dp_sgd.made_up import WORDS, kind_of, made_up_item, sizes_of
-from sfumato.learning.dp_sgd.other_coins import Watched, drawn_by, refuse_held, same_coins
+from sfumato.learning.dp_sgd.other_coins import (
+    Watched,
+    drawn_by,
+    refuse_held,
+    refuse_unrepeated,
+    same_coins,
+)
 from sfumato.learning.dp_sgd.structure import map_leaves
 
 __all__ = ["Fetched", "Items"]
@@ -140,6 +146,8 @@ class Items:
         refuse_held(data=self.data, collate=collate)
         if self._example is None and len(self.data):
             drawn_by(lambda: self._read(0), 1, 0)
+            if not isinstance(self.data, InOrder):  # which some can read only once
+                refuse_unrepeated("the data set", *(self._read(0) for _ in range(2)))
         if collate is not None:
             self._public.check(several, crowd)
             refuse_held(collate=collate)  # which may have made one by now

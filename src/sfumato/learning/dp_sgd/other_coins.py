@@ -27,12 +27,10 @@ import dis
 import functools
 import itertools
 import random
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from types import (
     BuiltinMethodType,
     CodeType,
@@ -50,8 +48,11 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from sfumato.core.randomness import SeededCoins
+from sfumato.learning.crafted_coins import Level
+from sfumato.learning.dp_sgd.callers import called_by_a_library, caller, is_installed, is_own_affair
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.uses import function_name
+from sfumato.learning.dp_sgd.numpy_seeds import NUMPYS
 from sfumato.learning.secret_coins import ModelCoins
 
 __all__ = [
@@ -64,6 +65,7 @@ __all__ = [
     "refuse_other_coins",
     "refuse_seeds",
     "refuse_shared",
+    "refuse_unrepeated",
     "same_coins",
 ]
 
@@ -114,6 +116,7 @@ class Watched:
         self._thread = 0
         self._active = False
         self._open = ExitStack()
+        self.entropy: set[int] = set()  # with which NumPy's generators began that have no seed
 
     def __enter__(self) -> Watched:
         self._found, self._thread, self._active = None, threading.get_ident(), True
@@ -121,11 +124,16 @@ class Watched:
             real = vars(holder)[name]
             setattr(holder, name, stand(real, f"{holder.__name__}.{name}", self))
             self._open.callback(setattr, holder, name, real)
+        for holder, name, stand in NUMPYS:
+            real = vars(holder)[name]
+            setattr(holder, name, stand(real, self))
+            self._open.callback(setattr, holder, name, real)
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         self._active = False
         self._open.close()
+        self.entropy.clear()
         if kind is None:
             if self._found is not None:
                 raise self._found
@@ -170,7 +178,7 @@ class _Calls(TorchFunctionMode):
         if not is_draw(func, args, kwargs):
             return func(*args, **kwargs)
         problem = _problem_of(func, kwargs)
-        if problem is not None and not _caller().startswith(_BESIDE):
+        if problem is not None and not caller().startswith(_BESIDE):
             self._watched.refuse(problem)
         out = func(*args, **kwargs)
         if self._draws is not None:
@@ -212,9 +220,12 @@ class _Stand:
         given = [each for each in (*args, *kwargs.values()) if each is not None]
         if "seed" in self._name and given:  # of everybody's generator
             self._watched.refuse(f"{self._name} was called while a batch was out")
-        elif (given or self._real is torch.Generator) and not _called_by_a_library():
+        elif (given or self._real is torch.Generator) and not self._is_own_affair():
             self._watched.refuse(f"{self._name} made a generator of its own while a batch was out")
         return self._real(*args, **kwargs)
+
+    def _is_own_affair(self) -> bool:
+        return is_own_affair() if self._name.startswith("numpy") else called_by_a_library()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
@@ -237,25 +248,12 @@ class _Stand:
         return other | self._real
 
 
-def _called_by_a_library() -> bool:
-    """Whose own draws (the order of a public data loader, say) are its own affair."""
-    return _is_installed(_caller().partition(".")[0])
-
-
-def _caller() -> str:
-    """The module of whoever called, but for this one and Python's ``random``."""
-    frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__") in (__name__, "random"):
-        frame = frame.f_back
-    return "" if frame is None else str(frame.f_globals.get("__name__"))
-
-
 def _seed_method(real: Any, name: str, watched: Watched) -> Any:
     """For the method by which Python's generators begin, which must be a function to be one."""
 
     @functools.wraps(real)
     def seed(self: Any, a: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if a is not None and not _called_by_a_library():
+        if a is not None and not called_by_a_library():
             watched.refuse("random.Random made a generator of its own while a batch was out")
         return real(self, a, *args, **kwargs)
 
@@ -367,20 +365,28 @@ def _of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
             yield f" ({name})", cell.cell_contents
     for name in _names(function.__code__):
         if name in function.__globals__:
-            yield f" ({name})", function.__globals__[name]
+            value = function.__globals__[name]
+            yield f" ({name})", value
+            if isinstance(value, ModuleType) and not is_installed(value.__name__.split(".")[0]):
+                yield from _read_of(name, value, function.__code__)
+
+
+def _read_of(name: str, module: ModuleType, code: CodeType) -> Iterator[tuple[str, Any]]:
+    """What may be read of a module of the user's: its generator, or a function that has one."""
+    for attribute in _all_names(code):
+        if attribute in vars(module):
+            yield f" ({name}.{attribute})", vars(module)[attribute]
+
+
+def _all_names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _all_names(constant)
 
 
 def _of_a_library(thing: Any) -> bool:
-    return _is_installed((getattr(thing, "__module__", None) or "builtins").partition(".")[0])
-
-
-@functools.cache
-def _is_installed(package: str) -> bool:
-    """Whether it came with Python or an installer, so that it is not the user's own."""
-    file = getattr(sys.modules.get(package), "__file__", None)
-    if package in sys.stdlib_module_names or package == "sfumato":
-        return True
-    return file is not None and bool({"site-packages", "dist-packages"} & set(Path(file).parts))
+    return is_installed((getattr(thing, "__module__", None) or "builtins").partition(".")[0])
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -469,9 +475,14 @@ Noted = tuple[Draws, dict[str, int | None]]
 
 
 @contextlib.contextmanager
-def same_coins(seed: int) -> Generator[None]:
-    """The same random numbers each time, for made-up rows; afterwards as if none had been drawn."""
-    with ModelCoins(SeededCoins(seed)).aside():
+def same_coins(seed: int, level: Level | None = None) -> Generator[None]:
+    """The same random numbers each time, for made-up rows; afterwards as if none had been drawn.
+
+    Args:
+        seed: which ones.
+        level: what comes first.
+    """
+    with ModelCoins(SeededCoins(seed)).aside(level):
         yield
 
 
@@ -508,3 +519,44 @@ def refuse_shared(who: str, some: Noted, more: Noted, several: bool) -> None:
         if count and count == more[1].get(whose):
             draws.shared = draws.shared or whose
     draws.refuse(who, several)
+
+
+def refuse_unrepeated(who: str, first: Any, again: Any) -> None:
+    """Raises if something came out as another when it was made once more with the same coins.
+
+    Args:
+        who: made it.
+        first: what it made.
+        again: the same once more. Objects without numbers are not compared.
+    """
+    if not _repeated(first, again):
+        raise TrainingError(
+            f"{who} draws from a generator of its own, or remembers: the same rows, and the same "
+            "coins in torch's, NumPy's and Python's generators, came out as others when they were "
+            "made once more. Draw from these three alone, which get fresh secret coins, and keep "
+            "nothing from row to row"
+        )
+
+
+def _repeated(one: Any, two: Any) -> bool:
+    if isinstance(one, (Tensor, np.ndarray)) and type(one) is type(two):
+        return _same_numbers(torch.as_tensor, one, two)
+    if isinstance(one, (Mapping, list, tuple)) and type(one) is type(two):
+        if len(one) != len(two):
+            return False
+        if isinstance(one, Mapping):
+            return one.keys() == two.keys() and all(_repeated(one[k], two[k]) for k in one)
+        return all(map(_repeated, one, two))
+    if isinstance(one, (str, bytes, bool, int, float, complex)):
+        return type(one) is type(two) and (one == two or (one != one and two != two))
+    return True
+
+
+def _same_numbers(as_tensor: Callable[[Any], Tensor], one: Any, two: Any) -> bool:
+    if one.shape != two.shape or one.dtype != two.dtype:
+        return False
+    try:
+        first, second = as_tensor(one), as_tensor(two)
+    except TypeError:  # texts, or a type that torch does not have
+        return bool((one == two).all())
+    return bool(((first == second) | ((first != first) & (second != second))).all())
