@@ -8,6 +8,7 @@ through scale", arXiv:2204.13650, section 3.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,20 +17,24 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from sfumato.core import validation
+from sfumato.learning.crafted_coins import RARE, Level
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.layout import telling_sizes
-from sfumato.learning.dp_sgd.made_up import TOLD, extreme
+from sfumato.learning.dp_sgd.made_up import TOLD, extreme, with_holes, with_whole
 from sfumato.learning.dp_sgd.other_coins import (
     Noted,
     Watched,
     drawn_by,
     refuse_shared,
+    refuse_unrepeated,
     same_coins,
 )
+from sfumato.learning.dp_sgd.places import refuse_places
 
 __all__ = ["Augmentation"]
 
 _ROWS, _TRIALS, _FEW = 5, 64, 4
+_OTHER_WHOLE = 3  # of four trials, the one with whole numbers of other sizes
 
 
 class Augmentation:
@@ -77,8 +82,14 @@ class Augmentation:
         drawn = self._drawn(imitate)
         for trial in range(_TRIALS):
             self._check(imitate, trial, _ROWS)
-        for trial in range(_FEW if crowd > _ROWS else 0):
-            self._check(imitate, trial, crowd)
+        for rows in (_ROWS, crowd) if crowd > _ROWS else (_ROWS,):
+            for trial in range(_FEW):
+                self._check(imitate, trial, rows)
+                for level in RARE:
+                    self._check(imitate, trial, rows, level=level)
+            for hole in (math.nan, math.inf):
+                self._check(imitate, 0, rows, hole=hole)
+            self._refuse_places(imitate, rows)
         for some, more in drawn:
             refuse_shared("augment", some, more, several)
         return lambda rows: self.held_still(imitate(rows))
@@ -99,28 +110,49 @@ class Augmentation:
                 drawn_by(functools.partial(self.augment, _inputs(imitate(rows))), rows, trial)
                 for rows in (size, size, 2 * size)
             ]
-            if not all(map(_equal, _tensors(found[0][0]), _tensors(found[1][0]))):
-                raise TrainingError(
-                    "augment draws from a generator of its own: the same rows, and the same coins "
-                    "in torch's, NumPy's and Python's generators, came out as two different "
-                    "batches. Draw from these three alone, which get fresh secret coins"
-                )
+            refuse_unrepeated("augment", found[0][0], found[1][0])
             noted.append((found[1][1], found[2][1]))
         return noted
 
-    def _check(self, imitate: Callable[[int], Any], trial: int, rows: int) -> None:
+    def _refuse_places(self, imitate: Callable[[int], Any], rows: int) -> None:
+        def made(order: list[int]) -> list[Tensor]:
+            assert self.augment is not None
+            chosen = pytree.tree_map(
+                lambda leaf: leaf[order] if _has_rows(leaf) else leaf, _inputs(imitate(rows))
+            )
+            return _tensors(self.augment(chosen))
+
+        refuse_places("augment", made, rows)
+
+    def _check(
+        self, imitate: Callable[[int], Any], trial: int, rows: int, *,
+        level: Level | None = None, hole: float | None = None,
+    ) -> None:  # fmt: skip
+        """Raises if another row than the one that changes comes out as another.
+
+        Args:
+            imitate: makes a batch of so many rows up.
+            trial: which row changes, and how.
+            rows: how many.
+            level: what the coins give first.
+            hole: what some numbers of all other rows are.
+        """
         assert self.augment is not None
         row = trial % _ROWS
         found: list[list[Tensor]] = []
         for change in (False, True):
             inputs = _inputs(imitate(rows))
+            if hole is not None:
+                inputs = pytree.tree_map(lambda leaf: _holed_but(leaf, row, hole), inputs)
             if change:
                 inputs = pytree.tree_map(lambda leaf: _with_other(leaf, row, trial), inputs)
             try:
-                with same_coins(trial + 1):
+                with same_coins(trial + 1, level):
                     found.append(_tensors(self.augment(inputs)))
             except Exception as error:
-                if not change:
+                if change and trial % 4 == _OTHER_WHOLE:  # that no table may have
+                    return
+                if not change and hole is None:
                     raise
                 raise TrainingError(
                     f"augment raised {type(error).__name__} when one row held other numbers (those "
@@ -134,7 +166,7 @@ class Augmentation:
                     f"augment must keep the rows of a batch, got the shape {tuple(one.shape)} from "
                     f"{rows} rows"
                 )
-            if not torch.equal(one[others], two[others]):
+            if not _equal(one[others], two[others]):
                 raise TrainingError(
                     "augment mixes the rows of a batch (as mixup does), so that one record's "
                     "gradient would depend on others: change each row by itself"
@@ -155,12 +187,27 @@ def _tensors(tree: Any) -> list[Tensor]:
     return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, Tensor)]
 
 
+def _has_rows(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and leaf.ndim > 0
+
+
+def _holed_but(leaf: Any, row: int, hole: float) -> Any:
+    """The same rows with holes in all but one."""
+    if not _has_rows(leaf):
+        return leaf
+    other = with_holes(leaf, hole)
+    other[row] = leaf[row]
+    return other
+
+
 def _with_other(leaf: Any, row: int, trial: int) -> Any:
     """The same rows but one, which is far from the usual in each second trial."""
-    if not isinstance(leaf, Tensor) or not leaf.ndim:
+    if not _has_rows(leaf):
         return leaf
     other = leaf.clone()
-    if trial % 2 and (leaf.is_floating_point() or leaf.dtype == torch.uint8):
+    if trial % 4 == _OTHER_WHOLE and not leaf.is_floating_point():
+        other[row] = with_whole(leaf[row], trial // 4)
+    elif trial % 2 and (leaf.is_floating_point() or leaf.dtype == torch.uint8):
         other[row] = extreme(leaf[row], trial // 2)
     elif leaf.is_floating_point():
         other[row] = 0.5 - 2 * leaf[row]

@@ -26,6 +26,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from sfumato.core import validation
 from sfumato.learning.dp_sgd.company import Company
 from sfumato.learning.dp_sgd.deferred import Deferred
+from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.in_order import InOrder
 from sfumato.learning.dp_sgd.items import Fetched, Items
 from sfumato.learning.dp_sgd.made_up import SEED, made_up_tensor
@@ -140,6 +141,8 @@ class Source:
             generator=torch.Generator(),  # so that torch's own is left alone
         )
         for batch in loader:
+            if isinstance(batch, TrainingError):
+                raise batch
             coins.fresh()
             yield batch
 
@@ -198,8 +201,11 @@ class _Whole(Dataset[Any]):
     def __getitem__(self, index: Any) -> Any:
         rows, words = index
         set_states(words)
-        batch = self._source.fetched(rows)
-        refuse_seeds(ModelCoins.seeded_since())
+        try:
+            batch = self._source.fetched(rows)
+            refuse_seeds(ModelCoins.seeded_since())
+        except TrainingError as error:  # torch would bury its message in a traceback
+            return error
         return batch
 
     def __getitems__(self, indices: Any) -> Any:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn, final
 
@@ -20,10 +21,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sfumato.learning.crafted_coins import RARE, Level
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.layout import telling_sizes
-from sfumato.learning.dp_sgd.made_up import Place, made_extreme, made_up_item, resized, sizes_of
-from sfumato.learning.dp_sgd.other_coins import Noted, drawn_by, refuse_shared, same_coins
+from sfumato.learning.dp_sgd.made_up import (
+    Place,
+    holed,
+    made_extreme,
+    made_up_item,
+    resized,
+    sizes_of,
+)
+from sfumato.learning.dp_sgd.other_coins import (
+    Noted,
+    drawn_by,
+    refuse_shared,
+    refuse_unrepeated,
+    same_coins,
+)
+from sfumato.learning.dp_sgd.places import refuse_places
 from sfumato.learning.dp_sgd.structure import leaves_of, map_leaves
 
 __all__ = ["Company", "Form", "PublicItems"]
@@ -109,10 +125,10 @@ class PublicItems:
         batch = self.collated(self.made_up(together))
         return batch if count == together else map_leaves(first, batch)
 
-    def collated(self, items: list[Any], seed: int = 0) -> Any:
+    def collated(self, items: list[Any], seed: int = 0, level: Level | None = None) -> Any:
         """The batch of public items."""
         try:
-            with same_coins(seed):
+            with same_coins(seed, level):
                 return self._collate(items)
         except Exception as error:
             error.add_note(
@@ -148,14 +164,41 @@ class PublicItems:
                 raise
             except Exception:  # a private item at which the collate fails is left out
                 continue
+        for count in (_ROWS, crowd) if crowd > _ROWS else (_ROWS,):
+            self._check_rare(count)
+            self._refuse_places(count)
         self._refuse_cuts()
         refuse_shared("collate", *drawn, several)
 
-    def _compare(self, items: list[Any], row: int, other: Any, seed: int) -> None:
+    def _check_rare(self, count: int) -> None:
+        """As :meth:`check`, under coins by which rare things happen, and beside missing numbers."""
+        items = self.made_up(count)
+        for trial, level in enumerate(RARE):
+            self._compare(self.made_up(count), 0, self._varied(-1 - trial), trial, level)
+        for hole in (math.nan, math.inf):
+            beside = [items[0], *(holed(item, hole) for item in items[1:])]
+            for trial in range(_IN_CROWDS):
+                try:
+                    self._compare(list(beside), 0, self._varied(-1 - trial), trial)
+                except TrainingError:
+                    raise
+                except Exception:  # such items are left out
+                    continue
+
+    def _refuse_places(self, count: int) -> None:
+        def made(order: list[int]) -> list[Tensor]:
+            items = self.made_up(count)
+            return list(_tensors_in(self._collate([items[i] for i in order])).values())
+
+        refuse_places("collate", made, count, ragged=True)
+
+    def _compare(
+        self, items: list[Any], row: int, other: Any, seed: int, level: Level | None = None
+    ) -> None:
         """Raises if another row's numbers change with this one's item."""
         others = [i for i in range(len(items)) if i != row]
         listed = [*items[:row], other, *items[row + 1 :]]
-        found = (_tensors_in(self.collated(each, seed)).values() for each in (items, listed))
+        found = (_tensors_in(self.collated(each, seed, level)).values() for each in (items, listed))
         for one, two in zip(*found, strict=True):
             rows_first = one.ndim > 0 and len(one) == len(two) == len(items)
             if rows_first and one.shape == two.shape and not _equal(one[others], two[others]):
@@ -221,11 +264,12 @@ class PublicItems:
         """What is drawn for some items, and for twice as many."""
         whole = _tensors_in(self.collated(self.made_up(1)))
         size = telling_sizes(n for leaf in whole.values() for n in leaf.shape[1:])[0]
-        some, more = (
-            drawn_by(functools.partial(self._collate, self.made_up(n)), n, 0)[1]
-            for n in (size, 2 * size)
+        first, again, more = (
+            drawn_by(functools.partial(self._collate, self.made_up(n)), n, 0)
+            for n in (size, size, 2 * size)
         )
-        return some, more
+        refuse_unrepeated("collate", first[0], again[0])
+        return again[1], more[1]
 
     def _varied(self, number: int) -> Any:
         like = self._like[number % len(self._like)]

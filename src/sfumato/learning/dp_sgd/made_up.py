@@ -27,15 +27,19 @@ __all__ = [
     "NAN",
     "SEED",
     "TOLD",
+    "WHOLE",
     "WORDS",
     "Place",
     "extreme",
+    "holed",
     "kind_of",
     "made_extreme",
     "made_up_item",
     "made_up_tensor",
     "resized",
     "sizes_of",
+    "with_holes",
+    "with_whole",
 ]
 
 SEED = 20_220_428  # of made-up rows, which are public
@@ -44,9 +48,13 @@ Place = tuple[Any, ...]
 WORDS = "words"
 _WORDS = ("cat", "red", "sky", "saw", "the", "old", "sea", "ran")  # as long for a reader of letters
 _PLAIN = {int, float, bool, str}
-_EXTREMES = (1e6, -1e6, math.nan)
-NAN = 2  # the number of the last of these
-TOLD = "1e6, -1e6, NaN, or 255 in bytes"  # what these are, for messages
+_EXTREMES = (1e6, -1e6, math.nan, math.inf)
+NAN = 2  # the number of the third of these
+TOLD = "1e6, -1e6, NaN, infinity, or 255 in bytes"  # what these are, for messages
+WHOLE = (255, 2, 30_000, -100, 10**6, 7)
+"""Whole numbers of several sizes, and the one by which labels say that they do not count.
+
+None is so large that a table of so many entries would not fit."""
 _TEXT = 4  # words of a made-up text
 
 
@@ -75,16 +83,62 @@ def made_up_item(like: Any, number: int, *, public: bool = False) -> Any:
 
 
 def made_extreme(item: Any, number: int) -> Any:
-    """The item with numbers far from the usual: large, small, or NaN in turn."""
+    """The item with numbers far from the usual: large, small, NaN or infinite in turn."""
     if isinstance(item, Tensor):
-        return extreme(item, number)
-    if isinstance(item, np.ndarray) and item.dtype.kind in "fu":
-        return extreme(torch.from_numpy(item.copy()), number).numpy()
+        return with_whole(extreme(item, number), number)
+    if isinstance(item, np.ndarray) and item.dtype.kind in "fiu":
+        return _of_array(item, lambda values: made_extreme(values, number))
     if isinstance(item, float):
         return _EXTREMES[number % len(_EXTREMES)]
+    if isinstance(item, int) and not isinstance(item, bool):
+        return WHOLE[number % len(WHOLE)]
     if isinstance(item, (Mapping, tuple, list)):
         return _rebuilt(item, lambda value, _: made_extreme(value, number))
     return item
+
+
+def holed(item: Any, value: float) -> Any:
+    """The item with ``value``, NaN or infinity, in place of some of its numbers."""
+    if isinstance(item, Tensor):
+        return with_holes(item[None], value)[0]
+    if isinstance(item, np.ndarray) and item.dtype.kind == "f":
+        return _of_array(item, lambda values: holed(values, value))
+    if isinstance(item, float):
+        return value
+    if isinstance(item, (Mapping, tuple, list)):
+        return _rebuilt(item, lambda value_, _: holed(value_, value))
+    return item
+
+
+def _of_array(array: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    try:
+        values = torch.from_numpy(array.copy())
+    except TypeError:  # a type that torch does not have
+        return array
+    return change(values).numpy()
+
+
+def with_holes(leaf: Tensor, value: float) -> Tensor:
+    """Rows in which every other number is ``value``, from the first on."""
+    if not leaf.is_floating_point() or not leaf.numel():
+        return leaf
+    cells = leaf.clone().reshape(len(leaf), -1)
+    cells[:, ::2] = value
+    return cells.reshape(leaf.shape)
+
+
+def with_whole(leaf: Tensor, number: int) -> Tensor:
+    """Whole numbers of another size, as far as their type holds them; bytes as large as they can.
+
+    Args:
+        leaf: stays as it is if it holds no whole numbers.
+        number: which size.
+    """
+    if leaf.is_floating_point() or leaf.is_complex() or leaf.dtype == torch.bool:
+        return leaf
+    limits = torch.iinfo(leaf.dtype)
+    value = WHOLE[number % len(WHOLE)]
+    return torch.full_like(leaf, max(limits.min, min(limits.max, value)))
 
 
 def extreme(values: Tensor, number: int, *, dims: int = 1) -> Tensor:

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from sfumato.learning.dp_sgd.gradients.uses import function_name
 from sfumato.learning.dp_sgd.other_coins import Draws, is_draw, refuse_other_coins
 
-__all__ = ["LEVELS", "HoldStill"]
+__all__ = ["LEVELS", "HoldStill", "held"]
 
-LEVELS = (0.5, 0.01, 0.99)
+LEVELS = (0.5, 1e-4, 1 - 1e-4)
 _UNIFORM = {"rand", "rand_like", "uniform_"}
 _COIN = {"bernoulli", "bernoulli_"}
 _NORMAL = {"randn", "randn_like", "normal", "normal_"}
@@ -46,38 +46,47 @@ class HoldStill:
         if not is_draw(func, args, kwargs):
             return NotImplemented
         refuse_other_coins(func, kwargs)
-        out = self._instead(func, args, kwargs)
+        out = held(func, args, kwargs, self.level)
         if self.draws is not None:
             out = func(*args, **kwargs) if out is NotImplemented else out
             self.draws.note(func, out)
         return out
 
-    def _instead(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        name = function_name(func)
-        if "dropout" in name and args and isinstance(args[0], Tensor):
-            return args[0]
-        if name == "scaled_dot_product_attention":
-            if len(args) > 4:
-                args = (*args[:4], 0.0, *args[5:])
-            else:
-                kwargs = {**kwargs, "dropout_p": 0.0}
-            return func(*args, **kwargs)
-        if name in _UNIFORM:
-            return func(*args, **kwargs).fill_(self.level)
-        if name in _COIN:
-            return func(*args, **kwargs).fill_(float(self.level < 0.75))
-        if name in _NORMAL:
-            normal = 0.3 if self.level == LEVELS[0] else 6 * self.level - 3
-            return func(*args, **kwargs).fill_(normal)
-        if name == "randint":
-            return func(*args, **kwargs).fill_(self._whole(args, kwargs))
-        if name in _STILL:
-            return func(*args, **kwargs).fill_(_STILL[name])
-        return NotImplemented
 
-    def _whole(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-        """A whole number of the range that was asked for, by the level."""
-        ends = [n for n in args[:2] if isinstance(n, int)]
-        low = kwargs.get("low", ends[0] if len(ends) > 1 else 0)
-        high = kwargs.get("high", ends[-1] if ends else 1)
-        return low + int(self.level * (high - low))
+def held(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], level: float) -> Any:
+    """What a draw gives when uniform numbers are at a level; NotImplemented if it is not known."""
+    name = function_name(func)
+    if "dropout" in name and args and isinstance(args[0], Tensor):
+        return args[0]
+    if name == "scaled_dot_product_attention":
+        if len(args) > 4:
+            args = (*args[:4], 0.0, *args[5:])
+        else:
+            kwargs = {**kwargs, "dropout_p": 0.0}
+        return func(*args, **kwargs)
+    if name in _UNIFORM:
+        drawn = func(*args, **kwargs)
+        return drawn.fill_(_below_one(level, drawn.dtype))
+    if name in _COIN:
+        return func(*args, **kwargs).fill_(float(level < 0.75))
+    if name in _NORMAL:
+        normal = 0.3 if level == LEVELS[0] else 6 * level - 3
+        return func(*args, **kwargs).fill_(normal)
+    if name == "randint":
+        return func(*args, **kwargs).fill_(_whole(args, kwargs, level))
+    if name in _STILL:
+        return func(*args, **kwargs).fill_(_STILL[name])
+    return NotImplemented
+
+
+def _below_one(level: float, dtype: torch.dtype) -> float:
+    """As far as a type can tell it from 1, which no uniform number is."""
+    return min(level, 1 - torch.finfo(dtype).eps) if dtype.is_floating_point else level
+
+
+def _whole(args: tuple[Any, ...], kwargs: dict[str, Any], level: float) -> int:
+    """A whole number of the range that was asked for, by the level."""
+    ends = [n for n in args[:2] if isinstance(n, int)]
+    low = kwargs.get("low", ends[0] if len(ends) > 1 else 0)
+    high = kwargs.get("high", ends[-1] if ends else 1)
+    return low + int(level * (high - low))
