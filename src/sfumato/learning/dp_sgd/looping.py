@@ -30,11 +30,13 @@ from sfumato.learning.dp_sgd.distributed import Ranks, agreement
 from sfumato.learning.dp_sgd.distributed.shards import Shards
 from sfumato.learning.dp_sgd.distributed.shares import share_in_parts
 from sfumato.learning.dp_sgd.errors import TrainingError
+from sfumato.learning.dp_sgd.lookups import Lookups
 from sfumato.learning.dp_sgd.other_coins import Watched, refuse_held, refuse_seeds
 from sfumato.learning.dp_sgd.owners import Owners, RowsAreUnits
 from sfumato.learning.dp_sgd.padded_rows import padded_companies
 from sfumato.learning.dp_sgd.physical import Part, largest_part, may_be_cut, room_for
 from sfumato.learning.dp_sgd.plan import TrainingPlan
+from sfumato.learning.dp_sgd.planned_steps import refuse_failing_steps
 from sfumato.learning.dp_sgd.progress import Progress, choose_progress
 from sfumato.learning.dp_sgd.recording import Expected, Recorder
 from sfumato.learning.dp_sgd.rehearsal import noted, rehearse
@@ -81,7 +83,8 @@ class Loop(ChargedOnce):
         self._progress = choose_progress(False)
         self._rehearsed = False
         self._rehearsal: Turns | None = None
-        self._watched = Watched()
+        self._watched, self._lookups = Watched(), Lookups()
+        self._fits = False  # whether the losses are called here, in fit
         self._part: Part | None = None
         self._is_out = self._looping = False
         self._unseen = False  # whether no code of the user's runs between two batches
@@ -178,6 +181,9 @@ class Loop(ChargedOnce):
         self._watch.accept()  # weights may have been loaded since the trainer was made
         if self._average is not None and not self._average.updates:
             self._average.restart()  # from the weights that the run begins with, on every rank
+        if self._shards is None:
+            left = self.plan.steps - self.steps_taken
+            refuse_failing_steps(self.optimizer, self._step.scheduler, left)
         several = may_be_cut(
             self.plan.lots, self.plan.neighbours, self._copies, self._most_rows, self._ranks.count
         )
@@ -193,15 +199,18 @@ class Loop(ChargedOnce):
         ]
         companies += padded_companies(imitate, self._copies, self._source.is_public)
         rehearsal = rehearse(
-            self._recorder, imitate, self._copies, crowd, self._ranks, companies, several
-        )
+            self._recorder, imitate, self._copies, crowd, self._ranks, companies, several,
+            lambda: self._lookups.of, self._catches,
+        )  # fmt: skip
         self._rehearsal = Turns(rehearsal, self._recorder, self.optimizer)
         copied = (lambda: None) if self._shards is None else self._shards.reshard
         try:
             with none_at_zero(self._recorder.tape.parameters, copied):
                 for batch in self._rehearsal.batches():
-                    self._model_coins.fresh()
-                    with self._watched:
+                    expected = self._recorder.expected
+                    assert expected is not None
+                    self._model_coins.fresh(expected.level)
+                    with self._watched, self._lookups.following(batch, expected.learning):
                         yield from self._hand_out(batch)
                 if self._step.compiled is not None:
                     self._step.compiled.check(imitate, self._copies, self._step.loss_scale)
@@ -210,6 +219,12 @@ class Loop(ChargedOnce):
         finally:
             self._rehearsal = None
         self._watch.accept_kept()
+
+    @property
+    def _catches(self) -> bool:
+        """Whether what the losses of made-up rows raise is caught, and no harm is done by it."""
+        devices = {p.device.type for p in self._recorder.tape.parameters.values()}
+        return self._fits and devices == {"cpu"} and self._shards is None and self._ranks.count == 1
 
     def _run(self) -> Iterator[Any]:
         waiting: deque[Part] = deque()
@@ -307,7 +322,7 @@ class Loop(ChargedOnce):
             compile: trace forward, backward and clipping into one graph, for ``torch.compile``.
             after: called after each step with the number of steps taken, to test or to save.
         """
-        self._after, self._unseen = after, after is _nothing
+        self._after, self._unseen, self._fits = after, after is _nothing, True
         if compile and self._shards is not None:
             raise TrainingError(
                 "a model that is sharded by fully_shard cannot be compiled into one step: train it "
@@ -323,16 +338,25 @@ class Loop(ChargedOnce):
                 for batch in batches:
                     self._learn_from(batch, loss)
         finally:
-            self._unseen, self._after = (
-                False,
-                _nothing,
-            )  # which may hold this trainer, and rows would outlive the run
+            # ``after`` may hold this trainer, and rows would outlive the run.
+            self._unseen, self._after, self._fits = False, _nothing, False
         return self
 
     def _learn_from(self, batch: Any, loss: Callable[..., Tensor]) -> None:
-        if self.rehearsing:
-            with noted(True), self._telling(), self._watched.calls():
-                losses = loss(self.model, *values_of(batch))
+        if self._rehearsal is not None:
+            expected = self._recorder.expected
+            assert expected is not None
+            try:
+                with noted(True), self._telling(), self._watched.calls():
+                    losses = loss(self.model, *values_of(batch))
+            except (TrainingError, torch.OutOfMemoryError):
+                raise
+            except Exception:
+                if not expected.may_raise:
+                    raise
+                return self._pass_over(self._rehearsal)
+            if expected.may_raise and getattr(losses, "shape", None) != (expected.rows,):
+                return self._pass_over(self._rehearsal)  # as those of private rows, left out
             return self.backward(losses)
         try:
             losses = self._losses_of(batch, loss)
@@ -342,6 +366,13 @@ class Loop(ChargedOnce):
             return self.backward(losses)
         assert self._part is not None
         return self._complete(self._part)
+
+    def _pass_over(self, rehearsal: Turns) -> None:
+        """The made-up batch that is out has no losses, as it may."""
+        self._watched.rest()
+        rehearsal.pass_over()
+        self._model_coins.give_back()
+        self._is_out = False
 
     def _losses_of(self, batch: Any, loss: Callable[..., Tensor]) -> Tensor | None:
         """Of a private batch; None if it is in the lot's sum already."""

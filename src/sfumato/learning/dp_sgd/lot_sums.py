@@ -43,6 +43,7 @@ from sfumato.learning.dp_sgd.clipped_sum import ClippedSum
 from sfumato.learning.dp_sgd.clipping import Flat
 from sfumato.learning.dp_sgd.gradients.precision import full_precision
 from sfumato.learning.dp_sgd.gradients.tape import Tape
+from sfumato.learning.dp_sgd.lookups import Lookups
 from sfumato.learning.dp_sgd.other_coins import Watched, refuse_held, refuse_seeds
 from sfumato.learning.dp_sgd.recording import Recorder, trainable
 from sfumato.learning.dp_sgd.rehearsal import noted, rehearse
@@ -85,11 +86,18 @@ class LotSums:
     def _rehearse(self, source: Source) -> None:
         optimizer = torch.optim.SGD(self.parameters.values(), lr=1.0)  # never stepped
         with self._recorder.attached(), none_at_zero(self.parameters):
-            rehearsal = rehearse(self._recorder, source.imitation, 1, _CROWD, several=True)
+            lookups = Lookups()
+            rehearsal = rehearse(
+                self._recorder, source.imitation, 1, _CROWD, several=True, looked=lambda: lookups.of
+            )
             turns = Turns(rehearsal, self._recorder, optimizer)
             for batch in turns.batches():
-                watched = Watched()
-                with noted(True), ModelCoins().batch(), watched, watched.calls():
+                watched, expected = Watched(), self._recorder.expected
+                assert expected is not None
+                with (
+                    noted(True), ModelCoins().batch(expected.level), watched, watched.calls(),
+                    lookups.following(batch, expected.learning),
+                ):  # fmt: skip
                     losses = self._loss(self._exact, *batch)
                 turns.hand_in(losses)
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sfumato.learning.crafted_coins import Level
 from sfumato.learning.dp_sgd.gradients.tape import Tape
 
 __all__ = ["Expected", "Recorder", "trainable"]
@@ -27,6 +28,10 @@ class Expected:
     rows: int
     units: int
     learning: bool = False
+    may_raise: bool = False
+    """Whether losses that raise are no error: the batch holds what may have none."""
+    level: Level | None = None
+    """What the coins give first."""
 
 
 class Recorder:
@@ -64,10 +69,10 @@ class Recorder:
         if self._open:
             self._open.pop().__exit__(None, None, None)
 
-    def expect(self, rows: int, units: int, learning: bool = False) -> None:
+    def expect(self, rows: int, units: int, learning: bool = False, **more: Any) -> None:
         """A batch goes out; what was recorded before is forgotten."""
         self.tape.clear()
-        self.expected = Expected(rows, units, learning)
+        self.expected = Expected(rows, units, learning, **more)
 
     def take(self) -> Expected | None:
         """The batch whose losses have come, or None if none is out."""

@@ -94,11 +94,15 @@ def refuse_mixing() -> NoReturn:
 
 
 def compare_first(before: Tensor, after: Tensor, scale: Tensor, coarse: bool) -> None:
-    """Raises if numbers of the same rows differ in more than the last digits of ``scale``."""
+    """Raises if numbers of the same rows differ in more than the last digits of ``scale``.
+
+    NaN is the same as NaN.
+    """
     room = _last_digits(before.dtype, coarse)
-    largest = float(scale.abs().max()) if scale.numel() else 0.0
+    finite = scale[scale.isfinite()].abs()
+    room_beside = room * float(finite.max()) if finite.numel() else 0.0
     same = before.shape == after.shape
-    if not same or not torch.allclose(before, after, rtol=room, atol=room * largest):
+    if not same or not torch.allclose(before, after, room, room_beside, equal_nan=True):
         refuse_mixing()
 
 

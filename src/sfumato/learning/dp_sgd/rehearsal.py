@@ -11,8 +11,11 @@ alone; the loss is one number an example. So the loop is first run on a few made
 5. the three in a crowd as large as a physical batch, everyone else's numbers being NaN; then
    everyone else being copies of the first, behind the three and before them;
 6. on several ranks, the three where other ranks have other rows;
-7. the three once more;
-8. three that end in zeros, then with one that is full; and where a data set's items may be longer
+7. the three once more, also under coins by which rare things happen
+   (:mod:`~sfumato.learning.crafted_coins`);
+8. the three, of which one or two hold numbers that made-up rows do not
+   (:mod:`~sfumato.learning.dp_sgd.strange_rows`);
+9. three that end in zeros, then with one that is full; and where a data set's items may be longer
    or shorter, three as they are, then with one of them longer or shorter.
 
 The first example's loss and gradient in 2 and 3 must agree to the last digits, because the same
@@ -21,10 +24,10 @@ rounding (else examples are mixed by their number, or a gradient is wrong). NaN 
 means, maxima and small coefficients alike: in 5 it must not reach the three, at the size that
 will be trained with. 6 must be as 2 (else examples are mixed across ranks: see
 :mod:`~sfumato.learning.dp_sgd.distributed.strangers`), and so must 7 (else the model remembers).
-In 8 the others' losses and gradients must agree but for rounding: else padding counts, or how long
-others are, and one long row would move everybody's gradient. A model that masks padding passes; so
-does one behind a collate that pads to a declared length, as
-:class:`~sfumato.learning.dp_sgd.padding.PadTo` does.
+In 8 those that stay must stay, too. In 9 the others' losses and gradients must agree but for
+rounding: else padding counts, or how long others are, and one long row would move everybody's
+gradient. A model that masks padding passes; so does one behind a collate that pads to a declared
+length, as :class:`~sfumato.learning.dp_sgd.padding.PadTo` does.
 In the graph of 2 every way to a parameter must lead through a recorded call (else a use was not
 seen). No buffer may change. Made-up rows hold nothing of the data but its shapes, so the outcome
 is the same for every table.
@@ -46,6 +49,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from sfumato.learning.crafted_coins import RARE
 from sfumato.learning.dp_sgd.company import Company
 from sfumato.learning.dp_sgd.distributed import Alone, Ranks, agreement
 from sfumato.learning.dp_sgd.distributed.strangers import casts, strange
@@ -53,6 +57,7 @@ from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.layout import AmbiguousLayout, telling_sizes
 from sfumato.learning.dp_sgd.gradients.precision import full_precision
 from sfumato.learning.dp_sgd.gradients.tape import Tape
+from sfumato.learning.dp_sgd.lookups import Looked
 from sfumato.learning.dp_sgd.made_up import NAN, extreme
 from sfumato.learning.dp_sgd.other_coins import Draws
 from sfumato.learning.dp_sgd.recording import Recorder
@@ -69,6 +74,7 @@ from sfumato.learning.dp_sgd.refusals import (
 )
 from sfumato.learning.dp_sgd.stepping import as_training_error
 from sfumato.learning.dp_sgd.stillness import LEVELS, HoldStill
+from sfumato.learning.dp_sgd.strange_rows import strangers
 from sfumato.learning.secret_coins import ModelCoins
 
 __all__ = ["noted", "rehearse"]
@@ -90,7 +96,8 @@ def noted(rehearsing: bool) -> Generator[None]:
 
 NOTE = (
     "raised in the rehearsal, on made-up rows: nothing private was read, nothing was charged. "
-    "Floating-point inputs are random, some of them NaN on purpose; whole numbers are 0 or 1. Give "
+    "Floating-point inputs are random, some of them NaN, infinite or very large on purpose; whole "
+    "numbers are 0 or 1, and where none is looked up, others. Give "
     "a few public, plausible rows as example=; use losses of logits; leave validation of values "
     "out (validate_args=False). Rows of a data set may be longer or shorter than the first: where "
     "the model cannot take that, pad and cut them by collate=sf.PadTo(length). With fit, the loss "
@@ -109,6 +116,8 @@ def rehearse(
     ranks: Ranks | None = None,
     companies: Iterable[Company] = (),
     several: bool = False,
+    looked: Callable[[], Mapping[int, Looked]] = dict,
+    caught: bool = False,
 ) -> Generator[Any, Tensor, None]:
     """Yields made-up batches, is sent their losses, and raises if the model cannot be trained.
 
@@ -122,6 +131,8 @@ def rehearse(
         ranks: who else rehearses at the same time; None for nobody.
         companies: rows in company of other lengths.
         several: whether a row that comes may move others to another physical batch.
+        looked: what is known, after the first turn, of the batch's parts by their numbers.
+        caught: whether whoever plays it catches what losses raise, and passes over the turn.
 
     Raises:
         TrainingError: naming what is wrong, and the remedy.
@@ -138,9 +149,9 @@ def rehearse(
             if still.draws is not None:
                 still.draws.refuse("the model", several)
                 still.draws = None
-            yield from _Rehearsal(recorder, still, imitate(_ALONE * copies), copies).play(
-                imitate, crowd, ranks or Alone()
-            )
+            rehearsal = _Rehearsal(recorder, still, imitate(_ALONE * copies), copies)
+            yield from rehearsal.play(imitate, crowd, ranks or Alone())
+            yield from rehearsal.among_strangers(looked(), caught)
             for company in companies:
                 yield from _among_lengths(recorder, still, company, copies)
         changed = [n for n, b in model.named_buffers() if not _same(b, before.get(n))]
@@ -282,6 +293,40 @@ class _Rehearsal:
         losses = yield self._batch
         self._tape.clear()
         refuse_memory(self._losses, losses.detach(), self._still.coarse)
+        for level in RARE:  # in case something happens rarely
+            self._recorder.expect(self._rows, _ALONE, level=level)
+            losses = yield self._batch
+            self._tape.clear()
+            refuse_memory(self._losses, losses.detach(), self._still.coarse)
+
+    def among_strangers(
+        self, looked: Mapping[int, Looked], caught: bool
+    ) -> Generator[Any, Tensor, None]:
+        """Beside rows of numbers that made-up rows do not have."""
+        for trial in strangers(self._batch, self._copies, looked, caught):
+            usual = self._losses, self._gradients
+            if trial.usual is not None:
+                usual = yield from self._maybe(trial.usual, caught)
+            other = None if usual is None else (yield from self._maybe(trial.batch, caught))
+            if usual is None or other is None:
+                continue
+            coarse, chosen = self._still.coarse, list(trial.units)
+            one, two = (each[0].reshape(_ALONE, -1)[chosen] for each in (usual, other))
+            compare_first(one, two, one, coarse)
+            one, two = (
+                _in_one_row({n: g[chosen] for n, g in each[1].items()}) for each in (usual, other)
+            )
+            compare_first(one, two, one, coarse)
+
+    def _maybe(
+        self, batch: Any, caught: bool
+    ) -> Generator[Any, Tensor | None, tuple[Tensor, dict[str, Tensor]] | None]:
+        """Losses and gradients of a batch, or None if its losses raise."""
+        self._recorder.expect(self._rows, _ALONE, may_raise=caught)
+        losses = yield batch
+        if losses is None:
+            return None
+        return losses.detach().clone(), _fast(self._tape, losses)
 
 
 def _among_lengths(

@@ -63,6 +63,12 @@ class Turns:
                 "torch.func. Change that part, or freeze its parameters with requires_grad_(False)"
             ) from error
 
+    def pass_over(self) -> None:
+        """No losses of the batch that is out: they raised, as they may."""
+        self._recorder.take()
+        self._recorder.tape.clear()
+        self._advance(None)
+
     def _advance(self, losses: Any) -> None:
         try:
             self._batch = self._rehearsal.send(losses)
