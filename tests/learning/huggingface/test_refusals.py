@@ -89,6 +89,13 @@ def test_a_loss_of_the_whole_batch(make):
         make(more={"compute_loss_func": lambda *_, **__: torch.zeros(())})
 
 
+@pytest.mark.parametrize("name", ["compute_loss", "training_step", "get_train_dataloader"])
+def test_a_method_of_a_subclass_that_would_never_be_called(tmp_path, name):
+    kind = type("Mine", (sf.PrivateTrainer,), {name: lambda *_, **__: None})
+    with pytest.raises(ValueError, match=rf"Mine\.{name} would never be called"):
+        kind(model=gpt2(), args=TrainingArguments(str(tmp_path), use_cpu=True))
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -100,7 +100,7 @@ def checked_parameters(
     _refuse_compiled(model)
     _refuse_optimizer(optimizer)
     _refuse_lazy(model)
-    _refuse_scheduler(scheduler)
+    _refuse_scheduler(scheduler, optimizer)
     found = _shared_parameters(model, optimizer)
     refuse_batch_norm(model)
     return found
@@ -127,8 +127,8 @@ def _shared_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) -> di
     return found
 
 
-def _refuse_scheduler(scheduler: Any) -> None:
-    """What has no step, and a schedule that follows a private loss, an uncharged release."""
+def _refuse_scheduler(scheduler: Any, optimizer: torch.optim.Optimizer) -> None:
+    """What has no step, or is another's, or follows a private loss, an uncharged release."""
     if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
         raise TrainingError(
             "ReduceLROnPlateau follows a loss, which on private data is an uncharged release: use "
@@ -139,6 +139,13 @@ def _refuse_scheduler(scheduler: Any) -> None:
         raise TrainingError(
             f"scheduler must be a schedule of torch's over the optimizer, such as "
             f"CosineAnnealingLR(optimizer, T_max=steps), got {scheduler!r}"
+        )
+    kept = getattr(scheduler, "optimizer", optimizer)
+    if isinstance(kept, torch.optim.Optimizer) and kept is not optimizer:
+        raise TrainingError(
+            f"scheduler is a {type(scheduler).__name__} over another optimizer than the trainer's, "
+            "whose learning rate would never change: make it over the optimizer that the trainer "
+            "is given"
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sfumato.learning.huggingface.arguments import PrivacyArguments
 
-__all__ = ["refuse_arguments", "refuse_callbacks", "refuse_columns", "word"]
+__all__ = ["refuse_arguments", "refuse_callbacks", "refuse_columns", "refuse_overriding", "word"]
 
 
 class _Refusal(NamedTuple):
@@ -176,3 +176,30 @@ def refuse_columns(eval_dataset: Any) -> None:
             f"dictionary whose {columns[0]!r} is a tensor or an array: give a list with a "
             "dictionary for each row, or datasets.Dataset.from_dict(...)"
         )
+
+
+_NOT_CALLED = {
+    "compute_loss": "give losses=f, where f(model, batch) is one number for each row",
+    "training_step": "give losses=f, where f(model, batch) is one number for each row, and change "
+    "what a batch looks like in data_collator",
+    "get_train_dataloader": "lots are drawn from train_dataset and collated by data_collator",
+    "get_batch_samples": "lots are drawn from train_dataset and collated by data_collator",
+}
+
+
+def refuse_overriding(kind: type, base: type, own_losses: bool) -> None:
+    """Raises if a subclass changes a method that private training does not call.
+
+    Args:
+        kind: the subclass.
+        base: whose methods are called, or replaced by others.
+        own_losses: whether losses are given; compute_loss is for evaluation alone then.
+    """
+    for name, remedy in _NOT_CALLED.items():
+        if name == "compute_loss" and own_losses:
+            continue
+        if getattr(kind, name, None) is not getattr(base, name, None):
+            raise ValueError(
+                f"{kind.__name__}.{name} would never be called, since private training takes one "
+                f"loss for each row, of lots of its own: {remedy}"
+            )

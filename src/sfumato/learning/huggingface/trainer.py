@@ -50,6 +50,7 @@ from sfumato.learning.huggingface.refusals import (
     refuse_arguments,
     refuse_callbacks,
     refuse_columns,
+    refuse_overriding,
     word,
 )
 
@@ -89,6 +90,7 @@ class PrivateTrainerMixin(AroundSteps):
         **kwargs: Any,
     ) -> None:
         self.privacy = privacy or PrivacyArguments()
+        refuse_overriding(type(self), PrivateTrainer, losses is not None)
         given = kwargs.get("args", args[1] if len(args) > 1 else None)
         if given is not None:  # before a repository is made, or a service told
             refuse_arguments(given, self.privacy)
