@@ -84,12 +84,28 @@ OPTIONS = {
     "--neighbours replace-one": {"neighbours": "replace-one"},
     "--unit person": {"unit": "person"},
     "--model mlp --model-option hidden=[7,8]": {"model": "mlp", "model_options.hidden": [7, 8]},
-    "--model-option activation=tanh": {"model_options": {"activation": "tanh"}},
-    "--features pca": {"features.kind": "pca", "features.components": 60},
-    "--features pca --feature-option noise-multiplier=9": {"features.noise_multiplier": 9},
+    "--model mlp --model-option activation=tanh": {
+        "model": "mlp",
+        "model_options": {"activation": "tanh"},
+    },
+    "--features pca --feature-option components=2": {
+        "features.kind": "pca",
+        "features.components": 2,
+    },
+    "--features pca --feature-option components=2 --feature-option noise-multiplier=9": {
+        "features.noise_multiplier": 9
+    },
     "--lot-size 33": {"lot_size": 33},
-    "--lots shuffled --neighbours zero-out": {"lots": "shuffled", "neighbours": "zero-out"},
-    "--lots fixed-size --neighbours zero-out": {"lots": "fixed-size", "neighbours": "zero-out"},
+    "--lots shuffled --neighbours zero-out --records 180 --lot-size 20": {
+        "lots": "shuffled",
+        "neighbours": "zero-out",
+        "lot_size": 20,
+    },
+    "--lots fixed-size --neighbours zero-out --records 180 --lot-size 20": {
+        "lots": "fixed-size",
+        "neighbours": "zero-out",
+        "lot_size": 20,
+    },
     "--lots cyclic-poisson --correlation banded:2": {
         "lots": "cyclic-poisson",
         "correlation": {"kind": "banded", "bands": 2, "coefficients": None},
@@ -165,6 +181,11 @@ def test_images_can_be_changed_before_they_are_learnt_from(planned):
         ("train label-dp --data rows.csv --declared people.toml --epsilon 1", "no owners"),
         ("train pate --data rows.csv --declared rows.toml --epsilon 1 --answers 9 --unit person",
          "unit must be 'record'"),
+        (f"{BASE} {FIXED} --model mlp --model-option hidden=abc", "hidden must be"),
+        (f"{BASE} {FIXED} --model os:nope", "os has that function"),
+        (f"{BASE} {FIXED} --model os.path:join", "takes shape, classes and its options by name"),
+        (f"{BASE} {FIXED} --augmentations 0", "augmentations must be"),
+        (f"{BASE} {FIXED} --seed {10**23}", "seed must be a whole number of 64 bits (--seed 7)"),
     ],
 )  # fmt: skip
 def test_a_dry_run_refuses_what_the_run_refuses(run, folder, words, said, last):

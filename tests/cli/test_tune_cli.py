@@ -48,6 +48,7 @@ def test_a_search_ends_in_a_run(capsys, tmp_path):
         (["--vary", "clip=1", "--trials", "0.5"], "mean must be above 1"),
         (["--vary", "clip=1", "--dataset", "d"], "needs --ledger"),
         (["--vary", "clip=1"], "out must be given"),
+        (["--vary", "model=mlp,zzz", "--dry-run"], "model must be one of"),
     ],
 )
 def test_mistakes(capsys, arguments, text):

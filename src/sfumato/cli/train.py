@@ -169,14 +169,16 @@ def dp_sgd(
     size = check_sizes(recipe, loaded, records)
     if ledger is not None:
         refuse_first_rows(recipe, loaded)
+    from sfumato.learning.recipes.training import check_recipe, train
+
     if dry_run:
+        check_recipe(recipe, loaded, size)
         _tell_plan(recipe, size, as_json)
         return
     if out is None:
         raise ValueError("out must be given: a new folder for the run (--out runs/a)")
     from sfumato.learning.clock import OutOfTime
     from sfumato.learning.recipes.observing import Shown
-    from sfumato.learning.recipes.training import train
 
     begun = time.monotonic()
     settings = {

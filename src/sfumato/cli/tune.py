@@ -159,7 +159,12 @@ def tune(
         return
     search = _search(candidates, said)
     if dry_run:
-        _tell_plan(search, search.plan(size), as_json)
+        from sfumato.learning.recipes.training import check_recipe
+
+        plan = search.plan(size)
+        for recipe in search.candidates:
+            check_recipe(search.priced(recipe, plan.noise_multiplier), loaded, size)
+        _tell_plan(search, plan, as_json)
         return
     if out is None:
         raise ValueError("out must be given: a new folder for the run (--out runs/tuned)")

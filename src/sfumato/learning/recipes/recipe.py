@@ -127,6 +127,11 @@ class Recipe:
         validation.count("lot_size", self.lot_size)
         validation.positive("head_rate", self.head_rate)
         validation.name("origin", self.origin)
+        if self.seed is not None and not -(2**63) <= self.seed < 2**64:
+            validation.fail(
+                "seed", "a whole number of 64 bits (--seed 7), or left out for one of its own",
+                self.seed,
+            )  # fmt: skip
         if self.lots not in LOTS:
             validation.fail("lots", f"one of {', '.join(LOTS)}", self.lots)
         if self.max_lot is not None and self.lots != "poisson":
