@@ -200,7 +200,7 @@ class Rounds(Kind):
 
     def work(self, folder):
         federation = Federation(
-            model="linear", shape=(4,), classes=2, participants=1, rounds=self.lots,
+            model="linear", shape=(4,), classes=2, participants=2, rounds=self.lots,
             work=ClientUpdates(steps=2, rate=0.2), noise=CentralNoise(2.0),
         )  # fmt: skip
 

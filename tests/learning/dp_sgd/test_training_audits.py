@@ -153,7 +153,7 @@ def audit_run(way, claimed=None, runs=1):
     seeds = itertools.count(100)
     return audit_training(
         lambda included: scores(way, included, next(seeds)), CANARIES, claim=claim, runs=runs,
-        coins=SeededCoins(5),
+        coins=SeededCoins(5), neighbours=claim.neighbours,
     )  # fmt: skip
 
 
