@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.neighbours.drawing_tables import table_cases, unit_cases
+from tests.neighbours.federations import federation_cases
 from tests.neighbours.folders import folder_cases
 from tests.neighbours.lines import line_cases
 from tests.neighbours.loops import loop_cases
@@ -18,5 +19,6 @@ KINDS: dict[str, Any] = {
     "lines": line_cases(),
     "loops": loop_cases(),
     "folders": folder_cases(),
+    "federations": federation_cases(),
 }
 """Strategies by the kind of case that they make."""
