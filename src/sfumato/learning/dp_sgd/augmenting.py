@@ -8,7 +8,6 @@ through scale", arXiv:2204.13650, section 3.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +19,7 @@ from sfumato.core import validation
 from sfumato.learning.crafted_coins import RARE, Level
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.layout import telling_sizes
-from sfumato.learning.dp_sgd.made_up import TOLD, extreme, with_holes, with_whole
+from sfumato.learning.dp_sgd.made_up import MISSING, TOLD, extreme, with_holes, with_whole
 from sfumato.learning.dp_sgd.other_coins import (
     Noted,
     Watched,
@@ -87,7 +86,7 @@ class Augmentation:
                 self._check(imitate, trial, rows)
                 for level in RARE:
                     self._check(imitate, trial, rows, level=level)
-            for hole in (math.nan, math.inf):
+            for hole in MISSING:
                 self._check(imitate, 0, rows, hole=hole)
             self._refuse_places(imitate, rows)
         for some, more in drawn:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn, final
 
@@ -25,6 +24,7 @@ from sfumato.learning.crafted_coins import RARE, Level
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.gradients.layout import telling_sizes
 from sfumato.learning.dp_sgd.made_up import (
+    MISSING,
     Place,
     holed,
     made_extreme,
@@ -175,7 +175,7 @@ class PublicItems:
         items = self.made_up(count)
         for trial, level in enumerate(RARE):
             self._compare(self.made_up(count), 0, self._varied(-1 - trial), trial, level)
-        for hole in (math.nan, math.inf):
+        for hole in MISSING:
             beside = [items[0], *(holed(item, hole) for item in items[1:])]
             for trial in range(_IN_CROWDS):
                 try:

@@ -4,8 +4,8 @@ Made-up whole numbers are 0 or 1. To see that a model scales them by the batch's
 the labels that are not -100, rows with other numbers must be tried. But a token beyond the
 vocabulary, or a label that is no class, raises; on a GPU it ends all work there. So in the first
 turn of a rehearsal it is followed where a batch's tensors go: whether they, or what is made of
-them, are an index of something, and of how many entries. Whatever whole numbers they are compared
-with (a padding token, an ignored label) is noted, too, as these mean something.
+them, are an index of something, and of how many entries. Whatever numbers they are compared with (a
+padding token, an ignored label, -999 for a missing value) is noted, too, as these mean something.
 
 What leaves torch, through NumPy or as Python's numbers, is taken for looked up.
 """
@@ -37,6 +37,7 @@ _OTHERS = frozenset(  # of a size that is not known here, or that follows the in
         "take_along_dim", "tolist",
     }
 )  # fmt: skip
+_OUT = frozenset({"__array__", "item", "numpy", "tolist"})  # of torch
 _SAME = frozenset(  # leave values as they are
     {
         "__getitem__", "clone", "contiguous", "cpu", "cuda", "detach", "expand", "flatten", "int",
@@ -48,6 +49,7 @@ _SUMMED = frozenset({"amax", "amin", "count_nonzero", "max", "mean", "min", "std
 _COMPARED = {"eq": (0,), "ne": (0,), "lt": (0, -1), "ge": (0, -1), "le": (0, 1), "gt": (0, 1)}
 _IGNORED = -100
 _MOST = 6  # numbers that one part is compared with
+_COUNTED = 10**6 + 1
 _ROOM = 8  # entries left over, where a number is looked up that was made of another
 
 
@@ -60,6 +62,7 @@ class Looked:
         itself: whether it was so as it is; not something that was made of it.
         top: the largest number that can be looked up as far as is known; -1 for none.
         compared: whole numbers that it was compared with.
+        marks: numbers that a part with a point was compared with, or a bit beside them.
         ignored: numbers that are looked up nowhere although others are.
     """
 
@@ -67,6 +70,7 @@ class Looked:
     itself: bool = True
     top: int | None = None
     compared: list[int] = field(default_factory=list[int])
+    marks: list[float] = field(default_factory=list[float])
     ignored: set[int] | None = None
 
     def note(self, top: int, itself: bool, ignored: set[int]) -> None:
@@ -145,9 +149,12 @@ class Lookups(TorchFunctionMode):
         if plain in _COMPARED and len(args) > 1:
             for value in _whole_numbers(args[:2]):
                 self._compare(given, [value + more for more in _COMPARED[plain]])
-        elif name == "isin":
+            for value in _numbers(args[:2]):
+                self._mark(given, [value + more for more in _COMPARED[plain]])
+        elif name in ("isin", "isclose"):
             for value in _whole_numbers(args[1:2]):
                 self._compare(given, [value])
+            self._mark(given, [*_numbers(args[1:2])])
         elif name in _TABLES or name in _CLASSES or name in _OTHERS or name == "__getitem__":
             of_rows = args[:1] if name in ("__getitem__", "__setitem__", *_CLASSES) else ()
             for leaf in given:
@@ -163,9 +170,15 @@ class Lookups(TorchFunctionMode):
                 kept = self.of[part].compared
                 kept.extend(v for v in values if v not in kept and len(kept) < _MOST)
 
+    def _mark(self, given: list[Tensor], values: list[float]) -> None:
+        for leaf in given:
+            for part in self._met[id(leaf)][1] if leaf.is_floating_point() else ():
+                kept = self.of[part].marks
+                kept.extend(v for v in values if v not in kept and len(kept) < _MOST)
+
     def _look_up(self, name: str, args: Any, kwargs: Any, leaf: Tensor) -> None:
-        if not _is_whole(leaf) and name in (*_TABLES, *_CLASSES):
-            return  # rows of a table; probabilities of classes
+        if not _is_whole(leaf) and name in (*_TABLES, *_CLASSES, *_OUT):
+            return  # rows of a table; probabilities of classes; no index, wherever they go
         _, parts, itself = self._met[id(leaf)]
         size = _size(name, args, kwargs)
         ignored = {int(kwargs.get("ignore_index", _IGNORED))} if name in _CLASSES else set[int]()
@@ -191,6 +204,11 @@ def _size(name: str, args: Any, kwargs: Any) -> int | None:
     if name in _CLASSES and tensors:
         scores = tensors[0]
         return scores.shape[1] if scores.ndim > 1 else scores.shape[0]
+    if name == "bincount":  # grows as it has to
+        return _COUNTED
+    if name == "one_hot":
+        classes = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
+        return classes if isinstance(classes, int) and classes > 0 else None
     if name == "__getitem__" and isinstance(args[1], Tensor) and args[0].ndim:
         return len(args[0])
     return None
@@ -202,6 +220,13 @@ def _whole_numbers(values: Any) -> Iterator[int]:
             yield value
         elif isinstance(value, Tensor) and _is_whole(value) and value.ndim < 2:
             yield from (int(each) for each in value.flatten()[:_MOST])
+
+
+def _numbers(values: Any) -> Iterator[float]:
+    for value in values:
+        plain = isinstance(value, int | float) and not isinstance(value, bool)
+        if plain or (isinstance(value, Tensor) and value.is_floating_point() and not value.ndim):
+            yield float(value)
 
 
 def _is_whole(leaf: Tensor) -> bool:

@@ -31,7 +31,7 @@ from sfumato.learning.dp_sgd.distributed.shards import Shards
 from sfumato.learning.dp_sgd.distributed.shares import share_in_parts
 from sfumato.learning.dp_sgd.errors import TrainingError
 from sfumato.learning.dp_sgd.lookups import Lookups
-from sfumato.learning.dp_sgd.other_coins import Watched, refuse_held, refuse_seeds
+from sfumato.learning.dp_sgd.other_coins import Watched, rarest, refuse_held, refuse_seeds
 from sfumato.learning.dp_sgd.owners import Owners, RowsAreUnits
 from sfumato.learning.dp_sgd.padded_rows import padded_companies
 from sfumato.learning.dp_sgd.physical import Part, largest_part, may_be_cut, room_for
@@ -210,7 +210,8 @@ class Loop(ChargedOnce):
                     expected = self._recorder.expected
                     assert expected is not None
                     self._model_coins.fresh(expected.level)
-                    with self._watched, self._lookups.following(batch, expected.learning):
+                    following = self._lookups.following(batch, expected.learning)
+                    with self._watched, following, rarest(expected.level):
                         yield from self._hand_out(batch)
                 if self._step.compiled is not None:
                     self._step.compiled.check(imitate, self._copies, self._step.loss_scale)

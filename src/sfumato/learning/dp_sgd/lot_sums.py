@@ -44,7 +44,7 @@ from sfumato.learning.dp_sgd.clipping import Flat
 from sfumato.learning.dp_sgd.gradients.precision import full_precision
 from sfumato.learning.dp_sgd.gradients.tape import Tape
 from sfumato.learning.dp_sgd.lookups import Lookups
-from sfumato.learning.dp_sgd.other_coins import Watched, refuse_held, refuse_seeds
+from sfumato.learning.dp_sgd.other_coins import Watched, rarest, refuse_held, refuse_seeds
 from sfumato.learning.dp_sgd.recording import Recorder, trainable
 from sfumato.learning.dp_sgd.rehearsal import noted, rehearse
 from sfumato.learning.dp_sgd.stepping import as_training_error
@@ -96,7 +96,7 @@ class LotSums:
                 assert expected is not None
                 with (
                     noted(True), ModelCoins().batch(expected.level), watched, watched.calls(),
-                    lookups.following(batch, expected.learning),
+                    lookups.following(batch, expected.learning), rarest(expected.level),
                 ):  # fmt: skip
                     losses = self._loss(self._exact, *batch)
                 turns.hand_in(losses)

@@ -24,6 +24,8 @@ import torch
 from torch import Tensor
 
 __all__ = [
+    "MARKS",
+    "MISSING",
     "NAN",
     "SEED",
     "TOLD",
@@ -55,6 +57,10 @@ WHOLE = (255, 2, 30_000, -100, 10**6, 7)
 """Whole numbers of several sizes, and the one by which labels say that they do not count.
 
 None is so large that a table of so many entries would not fit."""
+MARKS = (-1.0, -9.0, -99.0, -999.0, -9999.0)
+"""Numbers that people write where one is missing."""
+MISSING = (math.nan, math.inf, -math.inf, *MARKS)
+"""Whatever may stand where a number is missing."""
 _TEXT = 4  # words of a made-up text
 
 

@@ -61,6 +61,7 @@ __all__ = [
     "Watched",
     "drawn_by",
     "is_draw",
+    "rarest",
     "refuse_held",
     "refuse_other_coins",
     "refuse_seeds",
@@ -482,8 +483,33 @@ def same_coins(seed: int, level: Level | None = None) -> Generator[None]:
         seed: which ones.
         level: what comes first.
     """
-    with ModelCoins(SeededCoins(seed)).aside(level):
+    with ModelCoins(SeededCoins(seed)).aside(level), rarest(level):
         yield
+
+
+def rarest(level: Level | None) -> contextlib.AbstractContextManager[Any]:
+    """Choices of torch's among several give the rarest, where rare things are to happen.
+
+    Args:
+        level: what coins give first; None for ordinary ones.
+    """
+    return contextlib.nullcontext() if level is None else _Rarest()
+
+
+class _Rarest(TorchFunctionMode):
+    """``multinomial`` draws in a way that no state of a generator is known to lead."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if function_name(func) != "multinomial" or not isinstance(out, Tensor):
+            return out
+        weights = args[0] if args else (kwargs or {})["input"]
+        order = weights.masked_fill(weights <= 0, torch.inf).argsort(-1)
+        count = out.shape[-1]
+        chosen = order[..., :count] if count <= order.shape[-1] else order[..., :1]
+        return out.copy_(chosen.expand_as(out))
 
 
 def drawn_by(call: Callable[[], Any], rows: int, seed: int) -> tuple[Any, Noted]:

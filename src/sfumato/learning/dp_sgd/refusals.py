@@ -88,8 +88,9 @@ def refuse_mixing() -> NoReturn:
         "an example's loss depends on the other examples of its batch or of another rank's (batch "
         "normalisation, attention across the batch, a contrastive or an averaged loss, an "
         "all_reduce or all_gather in the model or the loss), on other rows than the batch handed "
-        "out, or on randomness outside the model (use augment= for that): each example's loss must "
-        "be a function of that example alone"
+        "out, or on numbers drawn outside of the model (draw those of inputs in augment=, others, "
+        "such as time steps or masks, in the model's forward): each example's loss must be a "
+        "function of that example alone"
     )
 
 

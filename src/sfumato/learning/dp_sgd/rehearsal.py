@@ -12,9 +12,10 @@ alone; the loss is one number an example. So the loop is first run on a few made
    everyone else being copies of the first, behind the three and before them;
 6. on several ranks, the three where other ranks have other rows;
 7. the three once more, also under coins by which rare things happen
-   (:mod:`~sfumato.learning.crafted_coins`);
-8. the three, of which one or two hold numbers that made-up rows do not
-   (:mod:`~sfumato.learning.dp_sgd.strange_rows`);
+   (:mod:`~sfumato.learning.crafted_coins`); and if the model draws, eight, each with a coin of its
+   own, then without one of them;
+8. the three, of which one or two hold numbers that made-up rows do not, then in a crowd of all
+   classes and in one of few (:mod:`~sfumato.learning.dp_sgd.strange_rows`);
 9. three that end in zeros, then with one that is full; and where a data set's items may be longer
    or shorter, three as they are, then with one of them longer or shorter.
 
@@ -74,12 +75,13 @@ from sfumato.learning.dp_sgd.refusals import (
 )
 from sfumato.learning.dp_sgd.stepping import as_training_error
 from sfumato.learning.dp_sgd.stillness import LEVELS, HoldStill
-from sfumato.learning.dp_sgd.strange_rows import strangers
+from sfumato.learning.dp_sgd.strange_rows import companies_of_classes, strangers
 from sfumato.learning.secret_coins import ModelCoins
 
 __all__ = ["noted", "rehearse"]
 
 _ALONE = 3
+_MANY = 8  # units with coins of their own
 _PICTURES = 4  # dimensions of several; a class for each point has one less
 
 
@@ -151,7 +153,11 @@ def rehearse(
                 still.draws = None
             rehearsal = _Rehearsal(recorder, still, imitate(_ALONE * copies), copies)
             yield from rehearsal.play(imitate, crowd, ranks or Alone())
+            if still.drew:
+                yield from rehearsal.with_own_coins(imitate)
             yield from rehearsal.among_strangers(looked(), caught)
+            if crowd > _ALONE:
+                yield from rehearsal.among_classes(imitate, crowd, looked(), caught)
             for company in companies:
                 yield from _among_lengths(recorder, still, company, copies)
         changed = [n for n, b in model.named_buffers() if not _same(b, before.get(n))]
@@ -299,6 +305,31 @@ class _Rehearsal:
             self._tape.clear()
             refuse_memory(self._losses, losses.detach(), self._still.coarse)
 
+    def with_own_coins(self, imitate: Callable[[int], Any]) -> Generator[Any, Tensor, None]:
+        """Each row has its own random number, and one unit less leaves the others theirs.
+
+        Else what is drawn for a row follows from what was drawn for all: their mean, the largest,
+        the first one's.
+        """
+        batch = imitate(_MANY * self._copies)
+        unit = torch.arange(_MANY * self._copies) // self._copies
+        values = torch.where(unit % 2 == 0, 0.1, 0.9) + 1e-3 * torch.arange(len(unit)) / len(unit)
+        usual: Tensor | None = None
+        try:
+            for gone in (None, 0, 1, _MANY - 1):
+                kept = (unit != (-1 if gone is None else gone)).nonzero()[:, 0]
+                self._still.by_row = values[kept]
+                self._recorder.expect(len(kept), len(kept) // self._copies)
+                losses = yield pytree.tree_map(
+                    lambda leaf, kept=kept: leaf[kept.to(leaf.device)], batch
+                )
+                self._tape.clear()
+                usual = losses.detach().clone() if usual is None else usual
+                chosen = usual[kept.to(usual.device)]
+                compare_first(chosen, losses.detach(), chosen, self._still.coarse)
+        finally:
+            self._still.by_row = None
+
     def among_strangers(
         self, looked: Mapping[int, Looked], caught: bool
     ) -> Generator[Any, Tensor, None]:
@@ -317,6 +348,18 @@ class _Rehearsal:
                 _in_one_row({n: g[chosen] for n, g in each[1].items()}) for each in (usual, other)
             )
             compare_first(one, two, one, coarse)
+
+    def among_classes(
+        self, imitate: Callable[[int], Any], crowd: int, looked: Mapping[int, Looked], caught: bool
+    ) -> Generator[Any, Tensor | None, None]:
+        """In a crowd of all classes, and of one for the most part."""
+        company = imitate((crowd - _ALONE) * self._copies)
+        for others in companies_of_classes(company, self._copies, looked, caught):
+            self._recorder.expect(crowd * self._copies, crowd, may_raise=caught)
+            losses = yield pytree.tree_map(lambda *each: torch.cat(each), self._batch, others)
+            self._tape.clear()
+            if losses is not None:
+                compare_losses(self._losses, losses.detach()[: self._rows], self._still.coarse)
 
     def _maybe(
         self, batch: Any, caught: bool

@@ -31,6 +31,8 @@ class HoldStill:
     Attributes:
         coarse: whether a function ran in mixed precision.
         level: what uniform numbers are.
+        by_row: uniform numbers of the batch's rows, instead of a level; None for a level.
+        drew: whether anything was drawn.
         draws: notes for whom something is drawn, in a batch of a telling size.
     """
 
@@ -38,6 +40,8 @@ class HoldStill:
         self._devices = {p.device.type for p in model.parameters()}
         self.coarse = False
         self.level = LEVELS[0]
+        self.by_row: Tensor | None = None
+        self.drew = False
         self.draws: Draws | None = None
 
     def __call__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -46,7 +50,10 @@ class HoldStill:
         if not is_draw(func, args, kwargs):
             return NotImplemented
         refuse_other_coins(func, kwargs)
+        self.drew = True
         out = held(func, args, kwargs, self.level)
+        if self.by_row is not None and isinstance(out, Tensor):
+            out = _along_rows(function_name(func), out, self.by_row)
         if self.draws is not None:
             out = func(*args, **kwargs) if out is NotImplemented else out
             self.draws.note(func, out)
@@ -77,6 +84,20 @@ def held(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], level: float)
     if name in _STILL:
         return func(*args, **kwargs).fill_(_STILL[name])
     return NotImplemented
+
+
+def _along_rows(name: str, out: Tensor, values: Tensor) -> Tensor:
+    """Another number for each row, if the draw has a number for each."""
+    if out.shape[:1] != values.shape:
+        return out
+    column = values.to(out.device).reshape(-1, *[1] * (out.ndim - 1))
+    if name in _UNIFORM:
+        return out.copy_(column.expand_as(out))
+    if name in _COIN:
+        return out.copy_((column < 0.5).expand_as(out))
+    if name in _NORMAL:
+        return out.copy_((2 * column - 1).expand_as(out))
+    return out
 
 
 def _below_one(level: float, dtype: torch.dtype) -> float:

@@ -23,12 +23,13 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from sfumato.learning.dp_sgd.lookups import Looked
-from sfumato.learning.dp_sgd.made_up import WHOLE, with_holes
+from sfumato.learning.dp_sgd.made_up import MARKS, WHOLE, with_holes
 
-__all__ = ["Strangers", "strangers"]
+__all__ = ["Strangers", "companies_of_classes", "strangers"]
 
 _ALONE = 4  # so many parts are tried one by one
 _BEYOND = 30_000  # of most tables
+_CLASSES = 64
 
 
 class Strangers(NamedTuple):
@@ -72,7 +73,7 @@ def strangers(
         far = {i: _with(leaves[i], 0, copies, _large(leaves[i].dtype)) for i in points}
         yield Strangers(made({i: _with(far[i], 1, copies, math.inf) for i in points}), (2,))
     for group in _groups(points):
-        for hole in (math.nan, math.inf):
+        for hole in (math.nan, math.inf, -math.inf):
             held = {i: _holed_behind(leaves[i], copies, hole) for i in group}
             other = math.inf if hole != math.inf else None
             yield Strangers(
@@ -83,6 +84,11 @@ def strangers(
                 (1, 2),
                 made(held),
             )  # fmt: skip
+        marks = [*dict.fromkeys((*MARKS, *(m for i in group for m in known(i).marks if m)))]
+        for shift in range(0, len(marks), 2):
+            held = {i: _marked_behind(leaves[i], copies, marks, shift) for i in group}
+            far = {i: _with(leaf, 0, copies, math.inf) for i, leaf in held.items()}
+            yield Strangers(made(far), (1, 2), made(held))
     whole = [i for i, leaf in enumerate(leaves) if _is_whole(leaf)]
     for group in _groups(whole):
         for value in _values([known(i) for i in group], caught):
@@ -98,11 +104,67 @@ def strangers(
         for value in known(i).compared:
             fits = _within(value, leaves[i].dtype) == value and value not in (0, 1)
             if fits and leaves[i].ndim > 1 and (caught or known(i).takes(value)):
-                ending = leaves[i].clone()
-                ending[:, max(1, ending.shape[1] // 2) :] = value
-                full = ending.clone()
-                full[:copies] = leaves[i][:copies]
+                ending, full = _padded(leaves[i], copies, value)
                 yield Strangers(made({i: full}), (1, 2), made({i: ending}))
+    for i in points:
+        for value in (*MARKS[:1], *known(i).marks) if leaves[i].ndim > 1 else ():
+            ending, full = _padded(leaves[i], copies, value)
+            yield Strangers(made({i: full}), (1, 2), made({i: ending}))
+
+
+def companies_of_classes(
+    company: Any, copies: int, looked: Mapping[int, Looked], caught: bool
+) -> Iterator[Any]:
+    """The same rows with all classes in turn, and with one of the rarer ones in ten rows.
+
+    Weights by how often a class comes, and hard examples that are chosen among all, depend on what
+    classes the rest of a whole batch has.
+
+    Args:
+        company: a large batch of units.
+        copies: rows of one unit.
+        looked: what is known of the batch's parts by their numbers.
+        caught: whether a batch that has no loss is left out.
+    """
+    leaves, spec = pytree.tree_flatten(company)
+    classes = {
+        i: found
+        for i, leaf in enumerate(leaves)
+        if (found := _classes_of(leaf, looked.get(i, Looked(at=True, top=-1)), caught))
+    }
+    marked = any(extra for _, extra in classes.values())
+    for tenth, more in ((False, False), (True, False), (False, True))[: 2 + marked] * bool(classes):
+        changed = list[Tensor]()
+        for i, leaf in enumerate(leaves):
+            if i not in classes:
+                changed.append(leaf)
+                continue
+            unit = torch.arange(len(leaf), device=leaf.device) // copies
+            usual, extra = classes[i]
+            values = torch.tensor(usual + extra * more, device=leaf.device).to(leaf.dtype)
+            turn = (unit % 10 == 0) * (1 + unit // 10) if tenth else unit
+            chosen = values[turn % len(values)]
+            changed.append(chosen.reshape(-1, *[1] * (leaf.ndim - 1)).expand_as(leaf).clone())
+        yield pytree.tree_unflatten(changed, spec)
+
+
+def _classes_of(
+    leaf: Tensor, known: Looked, caught: bool
+) -> tuple[list[float], list[float]] | None:
+    """Numbers that stand for classes, and such as stand for none; None where there are none."""
+    if leaf.ndim > 1 or leaf.is_complex():
+        return None
+    if leaf.is_floating_point():
+        return [0.0, 1.0], [mark for mark in known.marks if mark not in (0, 1)]
+    if leaf.dtype == torch.bool:
+        return [0, 1], []
+    top = known.top if known.at and known.itself and known.top is not None else 9
+    whole = [*range(min(max(top, 0) + 1, _CLASSES))], [v for v in known.compared if v not in (0, 1)]
+    usual, extra = (
+        [float(v) for v in values if (caught and known.itself) or known.takes(v)]
+        for values in whole
+    )
+    return (usual, extra) if usual else None
 
 
 def _values(group: list[Looked], caught: bool) -> list[int]:
@@ -151,6 +213,25 @@ def _holed_behind(leaf: Tensor, copies: int, hole: float) -> Tensor:
     changed = with_holes(leaf, hole)
     changed[:copies] = leaf[:copies]
     return changed
+
+
+def _marked_behind(leaf: Tensor, copies: int, marks: list[float], shift: int) -> Tensor:
+    """With marks in all units but the first: another in each column, so that all take turns."""
+    changed = leaf.clone().reshape(len(leaf), -1)
+    turn = torch.arange(changed.shape[1], device=leaf.device)
+    values = torch.tensor(marks, dtype=leaf.dtype, device=leaf.device)
+    changed[copies : 2 * copies] = values[(turn + shift) % len(marks)]
+    changed[2 * copies :] = values[(turn + shift + 1) % len(marks)]
+    return changed.reshape(leaf.shape)
+
+
+def _padded(leaf: Tensor, copies: int, value: float) -> tuple[Tensor, Tensor]:
+    """Rows that end in ``value``, and the same but for the first unit, which is full."""
+    ending = leaf.clone()
+    ending[:, max(1, ending.shape[1] // 2) :] = value
+    full = ending.clone()
+    full[:copies] = leaf[:copies]
+    return ending, full
 
 
 def _large(dtype: torch.dtype) -> float:

@@ -58,10 +58,10 @@ def common_length(data: Any, name: str) -> int:
     """The first dimension's, the same in all leaves."""
     leaves = list(_leaves(data, name))
     remedy = "stack examples into one tensor each, or wrap them in a torch Dataset"
-    if not 1 <= len(leaves) <= _MOST_LEAVES:
+    if not 1 <= len(leaves) <= _MOST_LEAVES:  # how many there are may be private
         raise ValueError(
             f"{name} must hold 1 to {_MOST_LEAVES} tensors or arrays, each with all rows, got "
-            f"{len(leaves)}: {remedy}"
+            f"{'none' if not leaves else 'more, as a list of rows has'}: {remedy}"
         )
     for path, leaf in leaves:
         if not isinstance(leaf, (Tensor, np.ndarray)) or leaf.ndim == 0:

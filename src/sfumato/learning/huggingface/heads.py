@@ -53,7 +53,10 @@ def limits_of(model: nn.Module) -> dict[str, int]:
     """For each argument that is looked up in a table, how many rows the table has."""
     base = base_of(model)
     config = getattr(base, "config", None)
-    tokens = getattr(base.get_input_embeddings(), "num_embeddings", None)
+    try:
+        tokens = getattr(base.get_input_embeddings(), "num_embeddings", None)
+    except NotImplementedError:  # a model of sounds or pictures has no table of tokens
+        tokens = None
     found = {
         "input_ids": tokens,
         "decoder_input_ids": tokens,
