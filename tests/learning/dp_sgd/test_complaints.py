@@ -256,7 +256,7 @@ def test_made_up_rows_drawn_in_the_loss_are_refused_with_the_remedy(kit):
         made_up = gan.generator(torch.randn(len(pairs), 4)).detach()
         return F.softplus(judge(made_up))[:, 0] + gan.loss(judge, pairs)
 
-    with pytest.raises(TrainingError, match=r"randomness outside the model \(use augment="):
+    with pytest.raises(TrainingError, match=r"numbers drawn outside of the model \(draw those of"):
         gan.trainer.fit(loss)
     assert gan.trainer.steps_taken == 0
 

@@ -1,5 +1,6 @@
 """Mixing that sets in with numbers that made-up rows do not hold; and losses that only look so."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -75,6 +76,47 @@ def imputed(x):
     return torch.where(x.isnan(), mean, x)
 
 
+def marked(mark, how=torch.eq):
+    """The mean of the batch in the place of a mark."""
+
+    def change(x):
+        gone = how(x, mark)
+        mean = torch.where(gone, 0.0, x).sum(0) / (~gone).sum(0).clamp(min=1)
+        return torch.where(gone, mean, x)
+
+    return change
+
+
+def marked_in_numpy(x):
+    rows = x.numpy().copy()
+    gone = rows == -999
+    if gone.any():
+        mean = np.where(gone, 0, rows).sum(0) / np.maximum(1, (~gone).sum(0))
+        rows[gone] = np.broadcast_to(mean, rows.shape)[gone]
+    return torch.from_numpy(rows)
+
+
+def cut_where_all_end(x):
+    there = (x != -1.0).any(0)
+    return torch.where(there, x, 0.0) / there.float().sum().clamp(min=1)
+
+
+def balanced(model, x, y):
+    counts = torch.bincount(y, minlength=3).float()
+    weight = counts.sum() / counts / 3 if counts.min() >= 5 else torch.ones(3)
+    return F.cross_entropy(model(x), y, weight=weight, reduction="none")
+
+
+def hard_ones(model, x, y):
+    """Three others for each that is there."""
+    losses = F.binary_cross_entropy_with_logits(model(x)[:, 0], y, reduction="none")
+    k = int(3 * (y == 1).sum())
+    if k in range(1, len(y)):
+        others = losses.detach().masked_fill(y == 1, -1e9)
+        return losses * ((y == 1) | (others >= others.topk(k).values[-1]))
+    return losses
+
+
 def beside_infinity(x):
     finite = x[x.isfinite()]
     return torch.where(x.isinf(), finite.max() if len(finite) else x.new_zeros(()), x)
@@ -126,6 +168,13 @@ MIXERS = {
     "the mean number of labels": (Tagger(), (TOKENS, TAGS), over_the_mean),
     "missing ones": (Net(imputed), (X, Y), classify),
     "infinite ones": (Net(beside_infinity), (X, Y), classify),
+    "-999 in place of a number": (Net(marked(-999.0)), (X, Y), classify),
+    "a mark of one's own": (Net(marked(-77.5)), (X, Y), classify),
+    "numbers far below": (Net(marked(-900.0, torch.lt)), (X, Y), classify),
+    "in NumPy": (Net(), (X, Y), lambda m, x, y: classify(m, marked_in_numpy(x), y)),
+    "numbers that end in marks": (Net(cut_where_all_end), (X, Y), classify),
+    "weights of classes": (Net(), (X, Y), balanced),
+    "hard ones": (Net(), (X, (Y == 0).float()), hard_ones),
     "if large": (Net(lambda x: x / 9 if x.nan_to_num().max() > 99 else x), (X, Y), classify),
     "skipped if infinite": (Net(), (X, Y.float()), unless_infinite),
 }  # fmt: skip
@@ -245,6 +294,100 @@ def test_many_columns_are_tried_in_groups(kit):
     data = (*columns.values(), Y.float())
     with pytest.raises(TrainingError, match=MIXED):
         trained(kit, model, data, loss)
+
+
+class OtherRows(Dataset):
+    """Items that are made of more than their own row, in one way or another."""
+
+    def __init__(self, how):
+        self.how, self.last = how, torch.zeros(WIDTH)
+
+    def __len__(self):
+        return N
+
+    def __getitem__(self, row):
+        if self.how == "each":
+            return X[row] + (self[(row + 1) % N][0] if row % 2 else 0), Y[row]
+        if self.how == "remembers":
+            self.last, last = X[row], self.last
+            return X[row] + last, Y[row]
+        if 0 < row < 20:
+            return self[(row + 1) % N]
+        return X[row], Y[row]
+
+
+@pytest.mark.parametrize(
+    ("how", "said"), [("bad ones", "made of another item"), ("remembers", "or remembers")]
+)
+def test_a_data_set_whose_items_are_made_of_others(kit, how, said):
+    with pytest.raises(TrainingError, match=said):
+        trained(kit, Net(), OtherRows(how))
+
+
+def test_an_item_that_is_made_of_another_is_left_out(kit):
+    """As one is that cannot be read; for everybody else the data set is as it was."""
+
+    class Next(OtherRows):
+        def __getitem__(self, row):
+            return self[row + 1] if row in (20, 21) else (X[row], Y[row])
+
+    class Raising(OtherRows):
+        def __getitem__(self, row):
+            if row in (20, 21):
+                raise OSError
+            return X[row], Y[row]
+
+    sums = []
+    for data in (Next(""), Raising("")):
+        torch.manual_seed(0)
+        model = Net()
+        trained(kit, model, data, noise=kit.Spy())
+        sums.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    assert torch.allclose(*sums, atol=1e-5)
+    assert torch.equal(Next("")[20][0], X[22])
+
+
+def half_of_them(x):
+    coins = torch.rand(len(x), 1)
+    return x * torch.where(coins <= coins.kthvalue(max(1, len(x) // 2), 0).values, 1.0, -1.0)
+
+
+COINS_OF_ALL = {
+    "half of them": half_of_them,
+    "the mean": lambda x: x * (1.0 if torch.rand(len(x)).mean() < 0.5 else -1.0),
+    "the first": lambda x: x * (1.0 if torch.rand(len(x))[0] < 0.5 else -1.0),
+    "less the mean": lambda x: x + (t := torch.randn(len(x), 1)) - t.mean(),
+}
+
+
+@pytest.mark.parametrize("how", COINS_OF_ALL)
+def test_what_follows_from_everybodys_coins(kit, how):
+    with pytest.raises(TrainingError, match=MIXED):
+        trained(kit, Net(COINS_OF_ALL[how]), (X, Y))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x * torch.where(torch.rand(len(x), 1) < 0.5, 1.0, -1.0),
+        lambda x: x + torch.randn_like(x),
+        lambda x: x * (torch.rand(1) < 0.5),
+    ],
+)
+def test_each_rows_own_coins_pass_and_one_for_a_lot_that_is_a_batch(kit, change):
+    trained(kit, Net(change), (X, Y))
+
+
+@pytest.mark.parametrize("where", ["augment", "the loss"])
+def test_rare_choices_among_several(kit, where):
+    def mixed(x):
+        rare = torch.multinomial(torch.tensor([0.999, 0.001]), 1).item()
+        return x.flip(0) if rare else x
+
+    more = {"augment": mixed} if where == "augment" else {}
+    loss = classify if more else lambda m, x, y: classify(m, mixed(x), y)
+    with pytest.raises(TrainingError, match=r"mixes|keeps something|depends"):
+        trained(kit, Net(), (X, Y), loss, **more)
 
 
 def test_rare_mixing_in_the_loss(kit):

@@ -42,6 +42,7 @@ from sfumato.learning.dp_sgd.other_coins import (
     refuse_unrepeated,
     same_coins,
 )
+from sfumato.learning.dp_sgd.own_rows import own_rows_alone
 from sfumato.learning.dp_sgd.structure import map_leaves
 
 __all__ = ["Fetched", "Items"]
@@ -99,14 +100,15 @@ class Items:
     def _batch(self, rows: Rows) -> Fetched:
         public = self._public
         items, left_out = list[Any](), np.zeros(len(rows), bool)
-        for place, index in enumerate(rows.tolist()):
-            try:
-                items.append(self.data[index])
-            except StreamError:  # about the declared number of rows: all rest would be left out
-                raise
-            except Exception:  # whatever a private row makes the user's code do
-                items.append(public.declared)
-                left_out[place] = True
+        with own_rows_alone(self.data):
+            for place, index in enumerate(rows.tolist()):
+                try:
+                    items.append(self.data[index])
+                except StreamError:  # about the declared number of rows: all rest would be left out
+                    raise
+                except Exception:  # whatever a private row makes the user's code do
+                    items.append(public.declared)
+                    left_out[place] = True
         found = self._behind_declared(items) if public.form.is_open else self._collated(items)
         if found is None:
             for place, item in enumerate(items):
@@ -147,7 +149,11 @@ class Items:
         if self._example is None and len(self.data):
             drawn_by(lambda: self._read(0), 1, 0)
             if not isinstance(self.data, InOrder):  # which some can read only once
-                refuse_unrepeated("the data set", *(self._read(0) for _ in range(2)))
+                first = self._read(0)
+                refuse_unrepeated("the data set", first, self._read(0))
+                for other in range(1, min(_SEEN, len(self.data))):
+                    self._read(other)
+                refuse_unrepeated("the data set", first, self._read(0))
         if collate is not None:
             self._public.check(several, crowd)
             refuse_held(collate=collate)  # which may have made one by now
@@ -197,7 +203,7 @@ class Items:
         How much is drawn for an item may depend on it.
         """
         try:
-            with same_coins(0):
+            with same_coins(0), own_rows_alone(self.data):
                 return self.data[index]
         except Exception as error:
             return error
