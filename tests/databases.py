@@ -7,10 +7,12 @@ import os
 import shutil
 import subprocess
 import tempfile
+import warnings
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
-__all__ = ["server_programs", "server_with_collations"]
+__all__ = ["has_java", "server_programs", "server_with_collations", "spark_session"]
 
 
 def server_programs() -> list[Path]:
@@ -53,3 +55,29 @@ def server_with_collations() -> Generator[str]:
     finally:
         subprocess.run([*control, "-m", "immediate", "stop"], **options)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def has_java() -> bool:
+    """Whether there is a Java for Spark."""
+    return bool(shutil.which("java") or os.environ.get("JAVA_HOME"))
+
+
+@contextlib.contextmanager
+def spark_session() -> Generator[Any]:
+    """A Spark session on one thread, in ANSI mode as by default."""
+    from pyspark.sql import SparkSession
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Spark's own, about pandas and time zones
+        session = (
+            SparkSession.builder.master("local[1]")
+            .config("spark.ui.enabled", "false")
+            .config("spark.sql.shuffle.partitions", "1")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.driver.host", "localhost")
+            .getOrCreate()
+        )
+        session.sparkContext.setLogLevel("OFF")
+        assert session.conf.get("spark.sql.ansi.enabled") == "true"
+        yield session
+        session.stop()

@@ -13,7 +13,16 @@ from typing import Any
 
 from tests.neighbours.harness import UnusableError
 
-__all__ = ["ARROW", "DUCKDB", "POSTGRES", "Column", "arrow_array", "arrow_table", "readable"]
+__all__ = [
+    "ARROW",
+    "DUCKDB",
+    "POSTGRES",
+    "SPARK",
+    "Column",
+    "arrow_array",
+    "arrow_table",
+    "readable",
+]
 
 TEXTS = (
     *(b"", b" ", b"a", b"A", b"rome", b"ROME", b"rome ", b"\xc3\xa9", b"e\xcc\x81"),
@@ -232,3 +241,27 @@ POSTGRES: Mapping[str, tuple[str, ...]] = {
     "bit(3)": ("B'101'",),
 }
 """Types of PostgreSQL, each with literals."""
+
+SPARK: Mapping[str, tuple[str, ...]] = {
+    "STRING": ("''", "' '", "'a'", "'A'", "'rome'", "'ROME'", "'é'", "'1'", "'nan'", "'01'"),
+    "STRING COLLATE UTF8_LCASE": ("''", "'a'", "'A'", "'rome'", "'ROME'"),
+    "STRING COLLATE UNICODE_CI_AI": ("'e'", "'é'", "'E'", "'rome'", "'ROME'"),
+    "VARCHAR(5)": ("''", "'a'", "'rome'"),
+    "BOOLEAN": ("true", "false"),
+    "TINYINT": ("-128", "127", "0"),
+    "INT": ("-2147483648", "2147483647", "0"),
+    "BIGINT": ("-9223372036854775808", "9223372036854775807", "0", "1"),
+    "DOUBLE": ("'NaN'", "'Infinity'", "'-Infinity'", "0.0", "'-0.0'", "1e308", "0.1"),
+    "FLOAT": ("'NaN'", "0.0", "'-0.0'", "3.4e38"),
+    "DECIMAL(38, 10)": ("9999999999999999999999999999", "0", "0.0000000001"),
+    "DECIMAL(5, 2)": ("999.99", "-0.01", "0"),
+    "DATE": ("'2020-01-01'", "'0001-01-01'", "'9999-12-31'", "'-4712-01-01'", "'+5881580-07-11'"),
+    "TIMESTAMP": ("'2020-01-01'", "'0001-01-01'", "'9999-12-31'", "'+294247-01-10 04:00:54.7'"),
+    "TIMESTAMP_NTZ": ("'2020-01-01'", "'0001-01-01'", "'9999-12-31 23:59:59.999999'"),
+    "INTERVAL DAY TO SECOND": ("INTERVAL '1' DAY", "INTERVAL '24' HOUR"),
+    "BINARY": ("X'00'", "X'FF'", "X''"),
+    "ARRAY<BIGINT>": ("array()", "array(1L)", "array(CAST(NULL AS BIGINT))"),
+    "MAP<STRING, BIGINT>": ("map()", "map('k', 1L)", "map('k', CAST(NULL AS BIGINT))"),
+    "STRUCT<a: BIGINT>": ("named_struct('a', 1L)", "named_struct('a', CAST(NULL AS BIGINT))"),
+}
+"""Types of Spark, each with expressions that are cast to them."""

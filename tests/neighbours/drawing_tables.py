@@ -7,16 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
-from tests.neighbours.cells import ARROW, DUCKDB, POSTGRES, Column, readable
+from tests.neighbours.cells import ARROW, DUCKDB, POSTGRES, SPARK, Column, readable
 from tests.neighbours.tables import Question, TableCase
 
 __all__ = ["table_cases", "unit_cases"]
 
+_IN_SQL = {"duckdb": DUCKDB, "postgres": POSTGRES, "spark": SPARK}
 _FRAMES = ("arrow", "parquet", "polars", "pandas", "pandas, arrow")
 _NUMBERS = re.compile(
     r"u?int|float|decimal|INT|DOUBLE|FLOAT|DECIMAL|numeric|double|real|small|big|duration"
 )
-_TEXTS = re.compile("string$|CHAR|text|char|cit")
+_TEXTS = re.compile("string$|CHAR|text|char|cit|STRING")
 _LITERALS = (
     *("0", "1", "-1", "0.1", "'rome'", "'ROME'", "''", "NULL", "9223372036854775807", "1e308"),
     *("DATE '2020-01-01'", "TIMESTAMP '2020-01-01 00:00:00'", "true"),
@@ -34,12 +35,12 @@ _FILTERS = (
 
 
 def _pool(source: str) -> Any:
-    return {"duckdb": DUCKDB, "postgres": POSTGRES}.get(source, ARROW)
+    return _IN_SQL.get(source, ARROW)
 
 
 def _key(source: str, cell: Any) -> Any:
     """A stored cell, or a literal, as one writes it among keys; None where one cannot."""
-    if source not in ("duckdb", "postgres"):
+    if source not in _IN_SQL:
         return readable(cell)
     if re.fullmatch(r"'[^']*'", cell):
         return cell[1:-1]
@@ -47,7 +48,7 @@ def _key(source: str, cell: Any) -> Any:
 
 
 def _identifier(source: str, number: int) -> Any:
-    if source in ("duckdb", "postgres"):
+    if source in _IN_SQL:
         return str(number)
     return number
 
@@ -75,10 +76,8 @@ def _columns(draw: st.DrawFn, source: str, least: int = 1) -> tuple[tuple[Column
             for name, kind, cells in zip(names, kinds, zip(*rows, strict=True), strict=True)
         ), False
     pattern = draw(st.lists(st.tuples(*choices), min_size=1, max_size=4))
-    units = draw(st.sampled_from([3, 30]))
-    whole = "int64" if source not in ("duckdb", "postgres") else "bigint".upper()
-    if source == "postgres":
-        whole = "bigint"
+    units = draw(st.sampled_from([3, 30] if source != "spark" else [3, 6]))
+    whole = {"postgres": "bigint"}.get(source, "BIGINT" if source in _IN_SQL else "int64")
     ids = tuple(_identifier(source, u) for u in range(units) for _ in pattern)
     every = [row for _ in range(units) for row in pattern]
     others = tuple(
@@ -173,7 +172,8 @@ def table_cases(draw: st.DrawFn, sources: tuple[str, ...] = (*_FRAMES, "duckdb")
     relation = "add-remove"
     if source != "pandas":
         relation = draw(st.sampled_from(["add-remove", "add-remove", "zero-out"]))
-    questions = draw(st.lists(_question(source, columns), min_size=1, max_size=5))
+    most = 5 if source != "spark" else 2  # where each takes seconds
+    questions = draw(st.lists(_question(source, columns), min_size=1, max_size=most))
     rows, types = 1, ()
     groups = None
     if unit is not None:

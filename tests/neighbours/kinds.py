@@ -15,6 +15,7 @@ __all__ = ["KINDS"]
 KINDS: dict[str, Any] = {
     "tables": table_cases(),
     "postgres": table_cases(("postgres",)),
+    "spark": table_cases(("spark",)),
     "units": unit_cases(),
     "lines": line_cases(),
     "loops": loop_cases(),

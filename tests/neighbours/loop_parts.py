@@ -17,8 +17,9 @@ import numpy.random as legacy
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim import lr_scheduler as schedules
 
-__all__ = ["AUGMENTS", "COLLATES", "LOSSES", "MIDDLES", "ROWS", "Items", "network"]
+__all__ = ["AUGMENTS", "COLLATES", "LOSSES", "MIDDLES", "ROWS", "SCHEDULES", "Items", "network"]
 
 WIDTH, CLASSES, LENGTH, TOKENS = 6, 3, 7, 20
 Row = tuple[Tensor, Tensor]
@@ -194,12 +195,23 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 """Losses, a number a row."""
 
 
+SCHEDULES: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
+    "steps": lambda o: schedules.StepLR(o, 1),
+    "cosine": lambda o: schedules.CosineAnnealingLR(o, 4),
+    "one cycle": lambda o: schedules.OneCycleLR(o, 0.1, total_steps=3),
+    "a function": lambda o: schedules.LambdaLR(o, lambda step: 0.5**step),
+    "by the loss": lambda o: schedules.ReduceLROnPlateau(o),
+}
+"""Learning rates over a run."""
+
+
 class network(nn.Module):  # noqa: N801 - a function in all but name
     """Whatever rows there are, features, a part in the middle, and scores."""
 
     def __init__(self, kind: str, dropout: float, norm: str, fill: bool, middle: str) -> None:
         super().__init__()
         self.kind, self.fill, self.middle = kind, fill, MIDDLES[middle]
+        self.precision = ""
         self.first: nn.Module = (
             nn.Embedding(TOKENS, 8) if kind.startswith("words") else nn.Linear(WIDTH, 8)
         )
@@ -211,6 +223,12 @@ class network(nn.Module):  # noqa: N801 - a function in all but name
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores."""
+        if self.precision == "autocast":
+            with torch.autocast("cpu", torch.bfloat16):
+                return self._scores(x).float()
+        return self._scores(x)
+
+    def _scores(self, x: Tensor) -> Tensor:
         if self.kind.startswith("words"):
             found = self.first(x)
             if self.recurrent is not None:
@@ -221,6 +239,7 @@ class network(nn.Module):  # noqa: N801 - a function in all but name
             else:
                 h = found.mean(1)
         else:
-            x = _filled(x.float()) if self.fill else x.float()
+            x = x.to(self.head.weight.dtype)
+            x = _filled(x) if self.fill else x
             h = self.first(x)
         return self.head(self.middle(self.rest(h)))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import numpy.random as legacy
 import torch
 from hypothesis import strategies as st
@@ -29,6 +30,7 @@ __all__ = ["LoopCase", "loop_cases"]
 _UNTOUCHED = 1000  # the budget before anything is charged
 _SAME = 1e-4  # rounding: rows come in another order each time
 _ROOM = 1e-3
+_COARSE = 0.05  # in bfloat16 others' gradients are rounded otherwise in a batch of another size
 
 
 class _NoNoise:
@@ -66,6 +68,13 @@ class LoopCase(Case):
         seed: what the script seeds all generators with.
         optimizer: by name.
         own_loop: whether the loop is the user's, or ``fit``'s.
+        per_owner: rows that each owner has, who then comes and goes with all of hers; 0 for none.
+        of_owner: the most rows of an owner in a lot.
+        copies: differently augmented copies of each row.
+        schedule: of the learning rate, by name.
+        precision: of the passes.
+        workers: processes that read rows.
+        clip: how rows are clipped.
     """
 
     kind: ClassVar[str] = "loops"
@@ -86,11 +95,21 @@ class LoopCase(Case):
     seed: int = 0
     optimizer: str = "SGD"
     own_loop: bool = False
+    per_owner: int = 0
+    of_owner: int = 1
+    copies: int = 1
+    schedule: str = ""
+    precision: str = ""
+    workers: int = 0
+    clip: str = "flat"
 
     def broken(self) -> list[str]:
         """Another error, or sums that are too far apart."""
-        every = self._table()
-        left = every[: self.place] + every[self.place + 1 :]
+        every = [*enumerate(self._table())]
+        gone = {self.place}
+        if self.per_owner:
+            gone = {i for i, _ in every if i // self.per_owner == self.place // self.per_owner}
+        left = [row for row in every if row[0] not in gone]
         one, two = self._outcome(every), self._outcome(left)
         if self.items and one.error.startswith("TrainingError") and one.shape == _UNTOUCHED:
             # Refused for what the first rows look like: which reason is named may depend on them.
@@ -99,7 +118,7 @@ class LoopCase(Case):
         if found or one.error or one.numbers is None or two.numbers is None:
             return found
         moved = float((one.numbers - two.numbers).norm())
-        if moved <= 1 + _ROOM:
+        if moved <= 1 + (_COARSE if self.precision == "autocast" else _ROOM):
             return []
         again = self._outcome(every)
         if again.numbers is None or float((one.numbers - again.numbers).norm()) > _SAME:
@@ -114,27 +133,38 @@ class LoopCase(Case):
             rows[self.place] = parts.odd_row(kind, self.odd, generator)
         return rows
 
-    def _outcome(self, rows: list[parts.Row]) -> Outcome:
+    def _outcome(self, rows: list[tuple[int, parts.Row]]) -> Outcome:
         folder = Path(tempfile.mkdtemp(prefix="pair"))
         try:
             return done(lambda out: self._train(out, rows, folder), [str(folder)])
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _train(self, outcome: Outcome, rows: list[parts.Row], folder: Path) -> None:
+    def _train(self, outcome: Outcome, numbered: list[tuple[int, parts.Row]], folder: Path) -> None:
         import sfumato as sf
+
+        rows = [row for _, row in numbered]
 
         torch.manual_seed(self.seed)
         legacy.seed(self.seed)
         random.seed(self.seed)
         model = parts.network(self.rows, self.dropout, self.norm, self.fill, self.middle)
+        model.precision = self.precision
+        if self.precision == "double":
+            model.double()
         ledger = sf.Ledger(folder / "ledger.db", create=True)
-        ledger.create("rows", sf.Budget(_UNTOUCHED, 1e-3))
+        unit = "owner" if self.per_owner else "record"
+        ledger.create("rows", sf.Budget(_UNTOUCHED, 1e-3), unit=unit)
         noise, options = _NoNoise(), self._options()
+        if self.per_owner:
+            options["owners"] = np.array([i // self.per_owner for i, _ in numbered])
+            options["rows_per_owner"] = self.of_owner
         data: Any = parts.Items(rows, parts.CHANGES[self.change])
         if not self.items:
             data = torch.stack([x for x, _ in rows]), torch.stack([y for _, y in rows])
         optimizer = getattr(torch.optim, self.optimizer)(model.parameters(), lr=0.1)
+        if self.schedule:
+            options["scheduler"] = parts.SCHEDULES[self.schedule](optimizer)
         try:
             trainer = sf.DPSGD(
                 model, optimizer, data, public_size=self.count, lot_size=self.count, steps=1,
@@ -152,14 +182,20 @@ class LoopCase(Case):
             outcome.shape = ledger.status("rows").left
 
     def _options(self) -> dict[str, Any]:
+        import sfumato as sf
+
         options: dict[str, Any] = {}
         if self.items and parts.COLLATES[self.collate] is not None:
             options["collate"] = parts.COLLATES[self.collate]
         if self.augment != "none":
-            change: Any = parts.AUGMENTS[self.augment]
-            options["augment"] = lambda x, y: (change(x), y)
+            options["augment"] = parts.AUGMENTS[self.augment]
+            options["augmentations"] = self.copies
         if self.batch is not None:
             options["batch_size"] = self.batch
+        if self.items and self.workers:
+            options["workers"] = self.workers
+        if self.clip != "flat":
+            options["clip"] = {"automatic": sf.Automatic, "per layer": sf.PerLayer}[self.clip](1.0)
         return options
 
 
@@ -180,6 +216,10 @@ def loop_cases(draw: st.DrawFn) -> LoopCase:
         "batch": [None, 3],
         "optimizer": ["SGD", "Adam", "AdamW"],
         "own_loop": [False, True],
+        "per_owner": [1, 2, 3],
+        "schedule": sorted(parts.SCHEDULES),
+        "precision": ["double", "autocast"],
+        "clip": ["automatic", "per layer"],
     }
     if words:
         pools["collate"] = [name for name in parts.COLLATES if name != "none"]
@@ -190,6 +230,12 @@ def loop_cases(draw: st.DrawFn) -> LoopCase:
             pools["change"] = list(parts.CHANGES)
     for name in draw(st.lists(st.sampled_from(sorted(pools)), max_size=3, unique=True)):
         chosen[name] = draw(st.sampled_from(pools[name]))
+    if chosen.get("per_owner"):
+        chosen["of_owner"] = draw(st.sampled_from([1, chosen["per_owner"]]))
+    if chosen.get("augment"):
+        chosen["copies"] = draw(st.sampled_from([1, 1, 2]))
+    if items and draw(st.integers(0, 9)) == 0:
+        chosen["workers"] = 1
     count = draw(st.integers(2, 24))
     odds = ["", "nan", "inf", "huge", "small", "cell", "ignored"]
     if not chosen.get("own_loop"):  # what a loss of one's own raises ends one's own loop

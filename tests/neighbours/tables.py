@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from tests.coins import same_coins
-from tests.databases import server_programs, server_with_collations
+from tests.databases import has_java, server_programs, server_with_collations, spark_session
 from tests.neighbours.cells import Column, arrow_table
 from tests.neighbours.harness import Case, Outcome, UnusableError, differences, done
 
@@ -222,6 +222,8 @@ def made(source: str, columns: tuple[Column, ...], folder: Path) -> Made:
         return _in_duckdb(columns, folder)
     if source == "postgres":
         return _in_postgres(columns)
+    if source == "spark":
+        return _in_spark(columns)
     table = arrow_table(columns)
     if source == "arrow":
         return Made(table, {})
@@ -316,3 +318,42 @@ def _in_postgres(columns: tuple[Column, ...]) -> Made:
             raise
     options = quote(f"-csearch_path={schema},public")
     return Made(f"{server}&options={options}", {"table": "t"}, close, schema)
+
+
+@functools.cache
+def _spark() -> Any:
+    """A session that runs as long as this process, and does not compile every question to Java."""
+    import ibis
+
+    if not has_java():
+        raise UnusableError("there is no Java")
+    atexit.register(_OPEN.close)
+    session = _OPEN.enter_context(spark_session())
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    session.conf.set("spark.sql.adaptive.enabled", "false")
+    return ibis.pyspark.connect(session)
+
+
+def _in_spark(columns: tuple[Column, ...]) -> Made:
+    from pyspark.errors import PySparkException
+
+    engine, name = _spark(), f"pair_{next(_numbers)}"
+    session = engine._session
+    cast = [
+        [f"CAST({cell or 'NULL'} AS {column.type})" for cell in column.cells] for column in columns
+    ]
+    rows = ", ".join(f"({', '.join(row)})" for row in zip(*cast, strict=True))
+    names = ", ".join(f"`{column.name}`" for column in columns)
+    fields = ", ".join(f"CAST(NULL AS {column.type}) AS `{column.name}`" for column in columns)
+    text = f"SELECT * FROM VALUES {rows} AS t({names})" if rows else f"SELECT {fields} LIMIT 0"
+    try:
+        kept = session.sql(text).localCheckpoint()  # computed here, where errors are the input's
+        kept.createOrReplaceTempView(name)
+    except PySparkException as error:
+        raise UnusableError(str(error).partition("\n")[0]) from error
+
+    def close() -> None:
+        session.catalog.dropTempView(name)
+
+    return Made(engine.table(name), {}, close, name)

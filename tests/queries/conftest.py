@@ -3,15 +3,13 @@
 import importlib.util
 import itertools
 import os
-import shutil
 import sys
-import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 
 import ibis
 import pytest
-from tests.databases import server_programs, server_with_collations
+from tests.databases import has_java, server_programs, server_with_collations, spark_session
 
 from sfumato.core import SeededCoins
 from sfumato.ledger import Budget, Ledger
@@ -63,23 +61,11 @@ def fairness():
 @pytest.fixture(scope="session")
 def spark():
     """One Spark session on one thread, in ANSI mode as by default."""
-    if not shutil.which("java") and not os.environ.get("JAVA_HOME"):
+    if not has_java():
         pytest.skip("Spark needs Java, and there is none")
-    pyspark_sql = pytest.importorskip("pyspark.sql")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Spark's own, about pandas and time zones
-        session = (
-            pyspark_sql.SparkSession.builder.master("local[1]")
-            .config("spark.ui.enabled", "false")
-            .config("spark.sql.shuffle.partitions", "1")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.driver.host", "localhost")
-            .getOrCreate()
-        )
-        session.sparkContext.setLogLevel("OFF")
-        assert session.conf.get("spark.sql.ansi.enabled") == "true"
+    pytest.importorskip("pyspark.sql")
+    with spark_session() as session:
         yield ibis.pyspark.connect(session)
-        session.stop()
 
 
 @pytest.fixture
