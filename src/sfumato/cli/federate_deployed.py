@@ -33,6 +33,8 @@ from sfumato.cli.output import console, print_json
 
 if TYPE_CHECKING:
     from sfumato.federated.federation import Federation
+    from sfumato.federated.flower.limits import Limits
+    from sfumato.federated.flower.node_folder import NodeFolder
     from sfumato.federated.member_keys import MemberKeys
 
 __all__ = ["directory", "join", "keys", "serve", "sum_key"]
@@ -280,39 +282,56 @@ def join(
     from sfumato.learning.durable import write_whole
 
     held, federation = MemberKeys.read(keys), Federation.read(file)
-    check_address(address)
-    check_authority(authority)
-    _check_directory(federation, directory, held)
-    check_secret_sum_key(federation, sum_key)
-    if part is not None and declared is not None:
-        raise ValueError(
-            "--part must be left out for data of your own: which rows are in a part depends on all "
-            "of them. Give a file of her rows"
+    with _held(keys) as folder:  # nothing is written in it before, and nobody else writes later
+        check_address(address)
+        check_authority(authority)
+        _check_directory(federation, directory, held)
+        check_secret_sum_key(federation, sum_key)
+        if part is not None and declared is not None:
+            raise ValueError(
+                "--part must be left out for data of your own: which rows are in a part depends on "
+                "all of them. Give a file of her rows"
+            )
+        limit = check_member_ledger(federation, ledger, dataset)
+        plan = {
+            "federation": federation.to_dict(),
+            "sum_key": _resolved(sum_key),
+            "name": held.name,
+            "keys": str(keys.resolve()),
+            "directory": _resolved(directory),
+            "data": data if not Path(data).exists() else str(Path(data).resolve()),
+            "declared": _resolved(declared),
+            "part": None if part is None else _part(part),
+            "partition": partition,
+            "ledger": absolute(ledger),
+            "dataset": dataset,
+            "most_answers": most_answers,
+        }
+        path = keys / "plan.json"
+        write_whole(path, (json.dumps(plan, indent=2) + "\n").encode())  # URLs may be secret
+        make({"plan": str(path)}, {})  # whatever is wrong is said here, before she joins
+        command, surroundings = deployment.node_command(
+            folder, address, authority, held.node, _MAKE, {"plan": str(path.resolve())}
         )
-    limit = check_member_ledger(federation, ledger, dataset)
-    plan = {
-        "federation": federation.to_dict(),
-        "sum_key": _resolved(sum_key),
-        "name": held.name,
-        "keys": str(keys.resolve()),
-        "directory": _resolved(directory),
-        "data": data if not Path(data).exists() else str(Path(data).resolve()),
-        "declared": _resolved(declared),
-        "part": None if part is None else _part(part),
-        "partition": partition,
-        "ledger": absolute(ledger),
-        "dataset": dataset,
-        "most_answers": most_answers,
-    }
-    path = keys / "plan.json"
-    write_whole(path, (json.dumps(plan, indent=2) + "\n").encode())  # URLs may be secret
-    make({"plan": str(path)}, {})  # whatever is wrong is said here, before she joins
-    command, surroundings = deployment.node_command(
-        keys / "node-files", address, authority, held.node, _MAKE, {"plan": str(path.resolve())}
-    )
-    for text in filter(None, [limit, f"{held.name} takes part at {address}; interrupt to leave"]):
-        say(text)
-    os.execve(command[0], command, surroundings)  # this process is her node from now on
+        for text in filter(
+            None, [limit, f"{held.name} takes part at {address}; interrupt to leave"]
+        ):
+            say(text)
+        folder.hand_on()
+        os.execve(command[0], command, surroundings)  # this process is her node from now on
+
+
+def _held(keys: Path) -> NodeFolder:
+    """Her folder, for this process alone."""
+    from sfumato.federated.flower.node_folder import NodeFolder
+
+    try:
+        return NodeFolder(keys, "node-files")
+    except BlockingIOError:
+        raise ValueError(
+            f"--keys must be a folder that no other join uses, but somebody takes part with {keys} "
+            "now: end that first, or give another member's folder. Nothing was changed"
+        ) from None
 
 
 def _check_directory(federation: Federation, path: Path | None, held: MemberKeys) -> None:

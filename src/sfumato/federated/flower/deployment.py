@@ -37,6 +37,7 @@ from sfumato.federated.flower.certificates import make_certificates
 from sfumato.federated.flower.client import STATE_FOLDER
 from sfumato.federated.flower.leading import LeadFailed, Leading
 from sfumato.federated.flower.naming import check_name
+from sfumato.federated.flower.node_folder import NodeFolder
 from sfumato.federated.flower.processes import Started, free_port, start, wait_until
 from sfumato.federated.flower.quiet import environment
 from sfumato.learning.durable import write_whole
@@ -251,15 +252,23 @@ def join(
     runner: Literal["sfumato", "flower"] = "sfumato",
     patience: float = 25.0,
 ) -> Started:
-    """Starts one participant's node, and returns at once; for the arguments see the other."""
-    command, surroundings = node_command(
-        folder, address, authority, key, make, node_config, runner=runner, patience=patience
-    )
-    return start("node", command, Path(folder).resolve(), environment=surroundings)
+    """Starts one participant's node, and returns at once; for the others see :func:`node_command`.
+
+    All that she keeps and her log are in ``folder``, which is hers until the node ends.
+
+    Raises:
+        BlockingIOError: if another node has the folder; nothing in it is changed then.
+    """
+    check_name("make", make)
+    with NodeFolder(folder) as held:
+        command, surroundings = node_command(
+            held, address, authority, key, make, node_config, runner=runner, patience=patience
+        )
+        return start("node", command, held.files, environment=surroundings, handles=[held.handle])
 
 
 def node_command(
-    folder: str | Path,
+    held: NodeFolder,
     address: str,
     authority: str | Path,
     key: str | Path,
@@ -272,7 +281,7 @@ def node_command(
     """The command of one participant's node, and its environment; what it needs is written.
 
     Args:
-        folder: all it keeps, and its log.
+        held: her folder, which the node must go on to hold.
         address: the coordinator's ``host:port``.
         authority: the coordinator's ``ca.pem``.
         key: the node's private key (:func:`~sfumato.federated.flower.node_keys.make_node_key`).
@@ -284,10 +293,7 @@ def node_command(
             it with that.
         patience: for how many seconds our node tries to be let in.
     """
-    check_name("make", make)
-    folder = Path(folder).resolve()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.chmod(0o700)
+    folder = held.prepare()
     config = dict(node_config or {})
     surroundings = environment(folder / "flower")
     if runner == "flower":

@@ -95,6 +95,7 @@ def start(
     *,
     environment: Mapping[str, str] | None = None,
     bound: bool = False,
+    handles: Sequence[int] = (),
 ) -> Started:
     """Starts one, in a group of its own; its files and its log are for its owner only.
 
@@ -104,6 +105,7 @@ def start(
         folder: where its log goes.
         environment: this process's if None.
         bound: whether it is killed when the thread that starts it ends, even by kill -9 (on Linux).
+        handles: open files that it is to have, too, such as those of locks.
     """
     log = Path(folder) / f"{name}.log"
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -116,6 +118,7 @@ def start(
             env=None if environment is None else dict(environment),
             start_new_session=True,
             umask=0o077,
+            pass_fds=tuple(handles),
             preexec_fn=_die_with_parent() if bound else None,
         )
     finally:

@@ -25,9 +25,24 @@ from urllib.parse import quote, unquote
 if TYPE_CHECKING:
     from flwr.app import Context
 
-__all__ = ["FolderState", "RecordState"]
+__all__ = ["FolderState", "RecordState", "lock_folder"]
 
 _SUFFIX = ".state"
+
+
+def lock_folder(folder: Path) -> int:
+    """Takes a folder for this process; it is free again when all copies of the handle are closed.
+
+    Raises:
+        BlockingIOError: if another process has it.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise BlockingIOError(f"{folder} is in use: one process at a time") from None
+    return handle
 
 
 @final
@@ -49,12 +64,7 @@ class FolderState(MutableMapping[str, bytes]):
         self._folder = Path(folder)
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder.chmod(0o700)
-        self._handle = os.open(self._folder, os.O_RDONLY)
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._handle)
-            raise BlockingIOError(f"{self._folder} is in use: one process at a time") from None
+        self._handle = lock_folder(self._folder)
 
     def close(self) -> None:
         """Lets others have it. Closing twice does no harm."""
