@@ -1,8 +1,7 @@
-"""Certificates, node keys, processes, names, the app folder, the gate."""
+"""Certificates, node keys, processes, names, the app folder."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import ssl
@@ -20,7 +19,6 @@ from sfumato.federated.flower.naming import named
 from sfumato.federated.flower.node_keys import make_node_key
 from sfumato.federated.flower.processes import free_port, start, wait_until
 from sfumato.federated.flower.quiet import QUIET, environment
-from sfumato.federated.flower.superlink import Gate
 
 
 def handshake(authority: Path, made: Any, host: str) -> None:
@@ -174,34 +172,3 @@ def test_the_environment_is_quiet(tmp_path: Path) -> None:
     surroundings = environment(tmp_path)
     assert all(surroundings[name] == value for name, value in QUIET.items())
     assert os.environ["FLWR_TELEMETRY_ENABLED"] == "0"
-
-
-def through_gate(path: str, client: str, server: str = "192.0.2.7", kind: str = "http") -> Any:
-    passed: list[str] = []
-    sent: list[Any] = []
-
-    async def behind(scope: Any, receive: Any, send: Any) -> None:
-        passed.append(scope["path"])
-
-    async def send(event: Any) -> None:
-        sent.append(event)
-
-    scope = {"type": kind, "path": path, "client": (client, 1), "server": (server, 8000)}
-    asyncio.run(Gate(behind)(scope, None, send))
-    return passed == [path], sent
-
-
-@pytest.mark.parametrize("client", ["127.0.0.1", "::1", "192.0.2.7"])
-def test_the_gate_lets_this_machine_in(client: str) -> None:
-    assert through_gate("/v1/control/start-run", client) == (True, [])
-
-
-@pytest.mark.parametrize(
-    "path", ["/v1/control/start-run", "/v1/runtime/acquire-task", "/docs", "/v1/fleet", "/", ""]
-)
-def test_from_elsewhere_the_gate_lets_only_nodes_in(path: str) -> None:
-    passed, sent = through_gate(path, "192.0.2.8")
-    assert not passed
-    assert sent[0]["status"] == 403
-    assert through_gate("/v1/fleet/pull-messages", "192.0.2.8") == (True, [])
-    assert through_gate(path, "192.0.2.8", kind="websocket") == (False, [])

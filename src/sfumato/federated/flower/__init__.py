@@ -6,6 +6,7 @@
 ``simulation.simulate``   coordinator and participants on one machine, in Ray's processes
 ``deployment.serve``      the coordinator: a SuperLink with TLS and node keys, and one run
 ``deployment.join``       one participant: a node that answers with code of her own
+``limits.Limits``         bytes, connections and seconds that the coordinator's door allows
 ========================  ====================================================================
 
 Flower is a transport here and nothing else: what is private is so before it reaches this folder.

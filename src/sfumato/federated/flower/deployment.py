@@ -2,9 +2,9 @@
 
 The coordinator::
 
-    with Coordinator("runs/coordinator", host="0.0.0.0", port=8000, hosts=["lab.example.org"]) as c:
-        for key in public_keys_that_participants_sent:
-            c.register(key)
+    keys = public_keys_that_participants_sent
+    hosts = ["lab.example.org"]
+    with Coordinator("runs/lab", host="0.0.0.0", port=8000, hosts=hosts, nodes=keys) as c:
         result = c.lead("hospital.training:lead", {"rounds": 20}, least=3).wait()
 
 Each participant, who got ``ca.pem`` and sent ``ward.pub``::
@@ -36,8 +36,10 @@ from sfumato.federated.flower.apps import FOLDER, MAKE
 from sfumato.federated.flower.certificates import make_certificates
 from sfumato.federated.flower.client import STATE_FOLDER
 from sfumato.federated.flower.leading import LeadFailed, Leading
+from sfumato.federated.flower.limits import Limits
 from sfumato.federated.flower.naming import check_name
 from sfumato.federated.flower.node_folder import NodeFolder
+from sfumato.federated.flower.node_keys import read_node_public
 from sfumato.federated.flower.processes import Started, free_port, start, wait_until
 from sfumato.federated.flower.quiet import environment
 from sfumato.learning.durable import write_whole
@@ -55,6 +57,8 @@ class Coordinator:
         host: the address it listens on; loopback unless told otherwise.
         port: 0 for a free one. It is remembered: later starts use the same.
         hosts: other names and addresses by which participants reach it, for its certificate.
+        nodes: files with public keys that may come in from the start on (:meth:`register`).
+        limits: what it takes in from the network.
     """
 
     def __init__(
@@ -64,7 +68,11 @@ class Coordinator:
         host: str = "127.0.0.1",
         port: int = 0,
         hosts: Iterable[str] = (),
+        nodes: Iterable[str | Path] = (),
+        limits: Limits | None = None,
     ) -> None:
+        keys = [Path(key) for key in nodes]
+        self._limits = limits or Limits()
         self.folder = Path(folder).resolve()
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder.chmod(0o700)
@@ -76,7 +84,15 @@ class Coordinator:
         self._home = self.folder / "flower"
         write_connection(self._home, address=self.address, authority=self._certificates.authority)
         self._environment = {**environment(self._home), FOLDER: str(self.folder)}
+        # Before anybody can ask: a node that comes early waits, and is not told that it is unknown.
+        self._admit(*keys)
         self.superlink = self._start()
+        try:
+            for key in keys:
+                self.register(key)
+        except BaseException:
+            self.stop()
+            raise
 
     @property
     def authority(self) -> Path:
@@ -92,13 +108,12 @@ class Coordinator:
     def register(self, public_key: str | Path) -> None:
         """Lets a node in. Doing so twice does no harm."""
         key = Path(public_key)
-        text = key.read_text().strip()
-        register = self.folder / "registered"
-        known = register.read_text().splitlines() if register.exists() else []
+        self._admit(key)
+        text, known = key.read_text().strip(), self._lines("registered")
         if text in known:
             return
         self._flwr("supernode", "register", str(key.resolve()), "serving")
-        register.write_text("".join(f"{line}\n" for line in [*known, text]))
+        self._keep("registered", [*known, text])
 
     def lead(
         self,
@@ -139,12 +154,26 @@ class Coordinator:
         """Ends it. Its folder stays."""
         self.superlink.stop()
 
+    def _admit(self, *public_keys: Path) -> None:
+        """Puts keys on the list of those whom the door lets in."""
+        lines = [*self._lines("admitted"), *self._lines("registered")]
+        lines += [read_node_public(key) for key in public_keys]
+        self._keep("admitted", list(dict.fromkeys(lines)))
+
+    def _lines(self, name: str) -> list[str]:
+        path = self.folder / name
+        return path.read_text().splitlines() if path.exists() else []
+
+    def _keep(self, name: str, lines: Iterable[str]) -> None:
+        write_whole(self.folder / name, "".join(f"{line}\n" for line in lines).encode())
+
     def _start(self) -> Started:
         certificates = self._certificates
         superlink = start(
             "superlink",
             [
                 *(sys.executable, "-m", "sfumato.federated.flower.superlink"),
+                *(self._limits.to_json(), str(self.folder / "admitted")),
                 *("--host", self._host, "--port", str(self._port)),
                 *("--ssl-ca-certfile", str(certificates.authority)),
                 *("--ssl-certfile", str(certificates.certificate)),
@@ -219,6 +248,7 @@ def serve(
     least: int = 1,
     patience: float = 600.0,
     timeout: float = 86_400.0,
+    limits: Limits | None = None,
 ) -> bytes | None:
     """Runs a coordinator from start to end, and returns what ``lead`` returned.
 
@@ -233,11 +263,12 @@ def serve(
         least: see :meth:`Coordinator.lead`.
         patience: see :meth:`Coordinator.lead`.
         timeout: for how many seconds it may go on.
+        limits: see :class:`Coordinator`.
     """
     check_name("lead", lead)
-    with Coordinator(folder, host=host, port=port, hosts=hosts) as coordinator:
-        for key in nodes:
-            coordinator.register(key)
+    with Coordinator(
+        folder, host=host, port=port, hosts=hosts, nodes=nodes, limits=limits
+    ) as coordinator:
         return coordinator.lead(lead, settings, least=least, patience=patience).wait(timeout)
 
 

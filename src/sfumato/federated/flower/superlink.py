@@ -1,53 +1,24 @@
-"""Flower's SuperLink behind a gate: ``python -m sfumato.federated.flower.superlink``.
+"""Flower's SuperLink behind a door and a gate: ``python -m sfumato.federated.flower.superlink``.
 
-It takes the options of ``flower-superlink``. The open-source SuperLink serves three interfaces on
-one port: one for nodes, one for the processes of a run, and one for control, which has no accounts:
-whoever reaches the port may register a node key of his own and start a run, that is, run code on
-the coordinator's machine and on every node that takes the code it is sent. The gate lets only the
-nodes' interface be reached from elsewhere; the other two answer to this machine alone.
+It takes two arguments (:class:`~sfumato.federated.flower.limits.Limits` as JSON, and the file of
+the nodes that may come in) and then the options of ``flower-superlink``. The door
+(:mod:`~sfumato.federated.flower.door`) bounds connections and time, the gate
+(:mod:`~sfumato.federated.flower.gate`) what a request may be.
 
 Do not put a reverse proxy on the same machine in front of it: all the world would come from here.
 """
 
 from __future__ import annotations
 
-from typing import Any, final
+import contextlib
+import logging
+import resource
+import sys
+from pathlib import Path
 
-__all__ = ["Gate", "main"]
+__all__ = ["main"]
 
-_FOR_NODES = "/v1/fleet/"
-_HERE = frozenset({"127.0.0.1", "::1"})
-
-
-@final
-class Gate:
-    """An ASGI application in front of another: from elsewhere, only the nodes' interface.
-
-    Args:
-        application: what is behind it.
-    """
-
-    def __init__(self, application: Any) -> None:
-        self._application = application
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Passes it on, or answers 403."""
-        if scope["type"] == "lifespan" or _may(scope):
-            await self._application(scope, receive, send)
-        elif scope["type"] == "http":
-            headers = [(b"content-type", b"text/plain")]
-            await send({"type": "http.response.start", "status": 403, "headers": headers})
-            await send({"type": "http.response.body", "body": b"not from here"})
-
-
-def _may(scope: Any) -> bool:
-    if scope["type"] == "http" and scope["path"].startswith(_FOR_NODES):
-        return True
-    client, server = scope.get("client"), scope.get("server")
-    if client is None:
-        return False
-    # A machine that talks to itself by its own address has that address at both ends.
-    return client[0] in _HERE or (server is not None and client[0] == server[0])
+_FILES = 256  # that the server has open beside its connections
 
 
 def main() -> None:
@@ -59,19 +30,51 @@ def main() -> None:
     )
     from flwr.superlink.main import create_app
 
+    from sfumato.federated.flower.door import DoorServer
+    from sfumato.federated.flower.gate import Gate
+    from sfumato.federated.flower.limits import Limits
+    from sfumato.federated.flower.roster import Roster
+
+    limits, roster = Limits.from_json(sys.argv.pop(1)), Roster(Path(sys.argv.pop(1)))
+    _log_ours()
+    _allow_files(limits.most_connections + _FILES)
     config = _parse_superlink_lifespan_config()
     application = create_app(config, SuperLinkLifespan)
-    uvicorn.run(
-        Gate(application),
+    links = application.state.linkstate_factory
+
+    def runs(token: str) -> bool:
+        return bool(token) and links.state().get_task_by_token(token) is not None
+
+    serving = uvicorn.Config(
+        Gate(application, roster, limits, runs),
         host=config.host,
         port=config.port,
+        ws="none",
         access_log=False,
-        log_level="warning",
+        log_level="error",  # of strangers the door itself tells, in few lines
         proxy_headers=False,
         ssl_keyfile=config.ssl_keyfile,
         ssl_certfile=config.ssl_certfile,
-        workers=1,
     )
+    DoorServer(serving, limits).run()
+
+
+def _log_ours() -> None:
+    """Flower has a log of its own; a handler for everybody would write all of it twice."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    ours = logging.getLogger("sfumato")
+    ours.addHandler(handler)
+    ours.propagate = False
+
+
+def _allow_files(wanted: int) -> None:
+    """Each connection is an open file, of which many systems allow 1,024 unless they are asked."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 if __name__ == "__main__":
