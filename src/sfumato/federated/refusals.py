@@ -22,8 +22,8 @@ from sfumato.federated.wire import Malformed
 from sfumato.ledger import BudgetExceeded, LedgerError
 
 __all__ = [
-    "ANSWERED", "BUDGET", "CHARGED", "COPIED", "FAILED", "NO_PLAIN_SUMS", "USED_UP", "Refusal",
-    "is_public", "is_refusal", "of_another_federation", "public_reason",
+    "ANSWERED", "BUDGET", "CHARGED", "COPIED", "FAILED", "NO_PLAIN_SUMS", "TOO_LONG", "USED_UP",
+    "Refusal", "is_public", "is_refusal", "of_another_federation", "public_reason",
 ]  # fmt: skip
 
 FAILED = "the participant could not answer"
@@ -33,10 +33,11 @@ ANSWERED = "she answered this round before"
 CHARGED = "she was charged for this round before"
 COPIED = "she went on elsewhere: this is an older copy of what she remembers"
 NO_PLAIN_SUMS = "this federation has no plain sums"
+TOO_LONG = "her message is longer than the server takes (serve --most-message)"
 _OTHER = "another federation file: the order is of {}, hers is {}"
 
 _EIGHT = "[0-9a-f]{8}"
-_FIXED = (FAILED, BUDGET, USED_UP, ANSWERED, CHARGED, COPIED, NO_PLAIN_SUMS)
+_FIXED = (FAILED, BUDGET, USED_UP, ANSWERED, CHARGED, COPIED, NO_PLAIN_SUMS, TOO_LONG)
 _SAID = re.compile("|".join([*map(re.escape, _FIXED), re.escape(_OTHER).replace(r"\{\}", _EIGHT)]))
 
 

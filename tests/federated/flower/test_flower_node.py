@@ -9,12 +9,18 @@ from typing import Any
 
 import httpx
 import pytest
+from flwr.app import Message
 from flwr.proto.fleet_pb2 import ActivateNodeResponse, PullMessagesResponse
+from flwr.supercore.task_identity import TaskIdentity
 
 from sfumato.federated.flower.certificates import make_certificates
-from sfumato.federated.flower.node import Node, RefusedError, _Line, connect
+from sfumato.federated.flower.gate import MOST
+from sfumato.federated.flower.grid import MESSAGE_TYPE
+from sfumato.federated.flower.node import Heard, Node, RefusedError, _Line, connect
 from sfumato.federated.flower.node_keys import make_node_key, read_node_public
 from sfumato.federated.flower.processes import free_port, wait_until
+from sfumato.federated.flower.records import content_of
+from sfumato.federated.refusals import TOO_LONG, is_public
 
 
 class Gone:
@@ -118,6 +124,56 @@ def test_a_node_that_was_silent_says_first_that_it_is_there() -> None:
     one._turn(0.1)
     one._turn(0.1)
     assert calls == ["heartbeat", "pull", "pull"]
+
+
+@pytest.mark.parametrize(("why", "told"), [("not-registered", "--node"), ("clock", "clocks")])
+def test_a_refusal_that_will_not_change_ends_it_at_once(why: str, told: str) -> None:
+    """Patience is for what may change: here it would last for an hour."""
+    answer = httpx.Response(403, headers={"sfumato-refusal": why})
+    error = httpx.HTTPStatusError("", request=httpx.Request("POST", "https://x"), response=answer)
+    gone = Gone(error)
+    with pytest.raises(RefusedError, match=told) as refused:
+        node(gone).run(patience=3600.0)
+    assert "lab.example.org:8000" in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert gone.calls == 1
+
+    class Refusing(Gone):
+        ActivateNode = Gone._fail
+
+    with pytest.raises(RefusedError, match=told):
+        node(Refusing(error)).run(patience=3600.0)
+
+
+def test_she_does_not_send_what_the_server_would_not_take(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_run_id", "_node_id", "_task_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+
+    class Talker:
+        def answer(self, message: bytes) -> bytes:
+            return bytes(int(message))
+
+    heard = Heard()
+    talker = Node(None, b"", lambda *_: Talker(), {}, state={}, book={}, heard=heard)  # pyright: ignore[reportArgumentType]
+
+    def replies(length: int) -> Message:
+        message = Message(content_of(b"%d" % length), 1, MESSAGE_TYPE)
+        message.metadata.__dict__["_message_id"] = "1"
+        return talker._answer(message)
+
+    for said, most in (("", None), ("soon", None), ("1000", 1000)):
+        heard.intercept(None, lambda _, said=said: httpx.Response(200, headers={MOST: said}))  # pyright: ignore[reportArgumentType]
+        assert heard.most == most
+    assert not replies(1000).has_error()
+    reply = replies(1001)
+    assert reply.has_error()
+    assert reply.error.reason == TOO_LONG
+    assert is_public(TOO_LONG)
+    assert "--most-message" in TOO_LONG
+    assert "her message of 1001 bytes is longer than the 1000 bytes" in caplog.text
+    assert "--most-message" in caplog.text
 
 
 def test_reading_a_public_key(tmp_path: Path) -> None:

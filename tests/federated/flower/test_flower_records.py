@@ -7,7 +7,7 @@ from flwr.app import ConfigRecord, MetricRecord, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.federated.flower.records import bytes_of, content_of
+from sfumato.federated.flower.records import bytes_of, content_of, length_of
 from sfumato.federated.wire import Malformed
 
 
@@ -15,6 +15,7 @@ from sfumato.federated.wire import Malformed
 def test_what_goes_in_comes_out_whatever_the_pieces(data: bytes, piece: int) -> None:
     content = content_of(data, piece=piece)
     assert bytes_of(content, most_bytes=200) == data
+    assert length_of(content) == len(data)
     assert len(content) == max(1, -(-len(data) // piece))
 
 

@@ -12,7 +12,8 @@ differs from ``flower-supernode`` in four ways.
 - It is known to be gone after 20 seconds instead of 60.
 
 It waits for a SuperLink that is not there (yet, or for a while), says so once, and asks ever less
-often, every half a minute at least. It ends if it is refused.
+often, every half a minute at least. It ends if it is refused: at once where the server says that
+its key is not registered, or that the clocks differ.
 """
 
 from __future__ import annotations
@@ -57,16 +58,21 @@ from flwr.supercore.inflatable.inflatable_utils import (
 )
 from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+from flwr.supercore.protobuf.client import ProtobufCall, ProtobufRequestContext
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from sfumato.federated.exchange import Participant
 from sfumato.federated.flower.client import failure, reply_to
+from sfumato.federated.flower.gate import MOST, OVER, REFUSAL, too_long
 from sfumato.federated.flower.grid import MESSAGE_TYPE
 from sfumato.federated.flower.naming import named
+from sfumato.federated.flower.records import length_of
+from sfumato.federated.flower.roster import CLOCK, NOT_REGISTERED
 from sfumato.federated.flower.state import FolderState
+from sfumato.federated.refusals import TOO_LONG
 
-__all__ = ["Node", "RefusedError", "connect", "main"]
+__all__ = ["Heard", "Node", "RefusedError", "connect", "main"]
 
 _HEARTBEAT = 10.0  # Flower's least; a node counts as gone after two
 _PAUSES = (0.1, 1.0)  # seconds between two looks: after a message, and when nothing happens
@@ -78,6 +84,26 @@ _log = logging.getLogger(__name__)
 @final
 class RefusedError(PermissionError):
     """The SuperLink does not want this node, or is not who it should be."""
+
+
+@final
+class Heard:
+    """What the server's answers say of how long a message may be.
+
+    Attributes:
+        most: bytes; None as long as nothing was said.
+    """
+
+    def __init__(self) -> None:
+        self.most: int | None = None
+
+    def intercept(self, context: ProtobufRequestContext, call_next: ProtobufCall) -> httpx.Response:
+        """Looks at an answer on its way (Flower calls it)."""
+        response = call_next(context)
+        said = response.headers.get(MOST, "")
+        if said.isascii() and said.isdigit():
+            self.most = int(said)
+        return response
 
 
 @final
@@ -127,6 +153,7 @@ class Node:
         state: what the participant remembers.
         book: what the node itself remembers.
         address: of the SuperLink, for the log.
+        heard: how long its messages may be.
     """
 
     def __init__(
@@ -139,8 +166,9 @@ class Node:
         state: MutableMapping[str, bytes],
         book: MutableMapping[str, bytes],
         address: str = "the SuperLink",
+        heard: Heard | None = None,
     ) -> None:
-        self._line = _Line(address)
+        self._line, self._heard = _Line(address), heard or Heard()
         self._client, self._public_key = client, public_key
         self._make, self._config, self._state, self._book = make, config, state, book
         self._participant: Participant | None = None
@@ -186,6 +214,7 @@ class Node:
             _refuse_strangers(error)
             return self._line.failed(error)
         except httpx.HTTPStatusError as error:
+            self._end_if_refused(error)
             if error.response.status_code == httpx.codes.UNAUTHORIZED:
                 raise RefusedError("the SuperLink no longer knows this node's key") from None
             return self._line.failed(error)
@@ -212,6 +241,7 @@ class Node:
                 self._line.answered()
                 return True
             except httpx.HTTPStatusError as error:
+                self._end_if_refused(error)
                 if error.response.status_code in _GATEWAY:
                     pause = self._line.failed(error)
                 elif time.monotonic() > end:
@@ -225,10 +255,25 @@ class Node:
             self._stop.wait(pause)
         return False
 
+    def _end_if_refused(self, error: httpx.HTTPStatusError) -> None:
+        """Where the server says that it is of no use to try again."""
+        why = error.response.headers.get(REFUSAL)
+        if why == NOT_REGISTERED:
+            raise RefusedError(
+                f"this node's key is not registered with the server at {self._line.address}: send "
+                "node.pub to whoever serves (sfumato federate serve --node), and join again"
+            ) from None
+        if why == CLOCK:
+            raise RefusedError(
+                f"the clocks of this machine and of {self._line.address} differ by more than five "
+                "minutes: set the one that is wrong, and join again"
+            ) from None
+
     def _leave(self, node: int) -> None:
         try:
             self._client.DeactivateNode(DeactivateNodeRequest(node_id=node))
-        except httpx.HTTPStatusError:
+        except httpx.HTTPStatusError as error:
+            self._end_if_refused(error)
             _log.info("node %d was not online", node)
 
     def _heartbeat(self) -> SendNodeHeartbeatRequest:
@@ -281,6 +326,11 @@ class Node:
         reply = reply_to(message, self._participant)
         if reply.has_error():
             self._participant = None  # she is made anew from what she remembers
+            return reply
+        most, length = self._heard.most, length_of(reply.content)
+        if most is not None and length > most:
+            _log.error("her message of %d bytes is %s", length, too_long(most))
+            return failure(message, TOO_LONG)
         return reply
 
     def _send(self, reply: Message) -> None:
@@ -288,9 +338,12 @@ class Node:
         try:
             self._push(reply)
         except httpx.HTTPStatusError as error:
+            self._end_if_refused(error)
             if error.response.status_code == httpx.codes.UNAUTHORIZED:
                 raise
-            _log.warning("the reply came too late (%d)", error.response.status_code)
+            long = error.response.headers.get(REFUSAL) == OVER
+            said = "is longer than the server takes" if long else "came too late"
+            _log.warning("the reply %s (%d)", said, error.response.status_code)
         except ObjectPushError:
             _log.warning("the reply was not taken")
         self._book.pop("in-hand", None)
@@ -317,7 +370,9 @@ def _refuse_strangers(error: httpx.TransportError) -> None:
         raise RefusedError(f"this is not our SuperLink: {error}") from None
 
 
-def connect(address: str, authority: Path, key: Path) -> tuple[FleetHttpClient, bytes]:
+def connect(
+    address: str, authority: Path, key: Path, heard: Heard | None = None
+) -> tuple[FleetHttpClient, bytes]:
     """The way to the SuperLink at ``host:port``, and the node's public key."""
     private = load_ssh_private_key(key.read_bytes(), None)
     if not isinstance(private, ec.EllipticCurvePrivateKey):
@@ -330,6 +385,7 @@ def connect(address: str, authority: Path, key: Path) -> tuple[FleetHttpClient, 
         interceptors=[
             RuntimeVersionHttpInterceptor(component_name="SuperNode"),
             NodeAuthHttpInterceptor(private, public),
+            *([] if heard is None else [heard]),
         ],
     )
     return client, public_key_to_bytes(public)
@@ -341,12 +397,14 @@ def main() -> None:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     plan = json.loads(Path(sys.argv[1]).read_text())
     folder = Path(plan["folder"])
-    client, public_key = connect(plan["address"], Path(plan["authority"]), Path(plan["key"]))
+    heard = Heard()
+    where = plan["address"], Path(plan["authority"]), Path(plan["key"])
+    client, public_key = connect(*where, heard)
     with client, FolderState(folder / "node") as book, FolderState(folder / "state") as state:
         make = named(plan["make"])
         node = Node(
             client, public_key, make, plan["node_config"], state=state, book=book,
-            address=plan["address"],
+            address=plan["address"], heard=heard,
         )  # fmt: skip
 
         def on_signal(number: int, frame: FrameType | None) -> None:

@@ -14,7 +14,7 @@ from flwr.app import ConfigRecord, RecordDict
 
 from sfumato.federated.wire import Malformed
 
-__all__ = ["PIECE", "bytes_of", "content_of"]
+__all__ = ["PIECE", "bytes_of", "content_of", "length_of"]
 
 PIECE = 8 * 2**20
 _PREFIX, _KEY = "sfumato.", "bytes"
@@ -51,3 +51,9 @@ def bytes_of(content: RecordDict, *, most_bytes: int | None = None) -> bytes:
     if not pieces:
         raise Malformed("an empty message")
     return b"".join(pieces)
+
+
+def length_of(content: RecordDict) -> int:
+    """How many bytes it carries, of what :func:`content_of` made."""
+    found = [record.get(_KEY) for record in content.config_records.values()]
+    return sum(len(data) for data in found if isinstance(data, bytes))
