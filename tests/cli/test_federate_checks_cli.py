@@ -363,3 +363,32 @@ def test_files_that_are_no_public_keys(capsys, here):
     assert not (here / "new.json").exists()
     (here / "ward/identity.pub").write_text("{}")
     assert "identity.pub" in join(capsys, here)
+
+
+# --- the door, and a participant's folder -------------------------------------------------------
+
+
+def test_limits_that_the_federation_itself_could_not_keep(capsys, here):
+    assert "at least 70 for 3 participants" in serve(capsys, "--most-connections", "69")
+    assert "--most-message must be at least 1 (MiB)" in serve(capsys, "--most-message", "0.001")
+    assert "most_message" in serve(capsys, "--most-message", "0")
+    assert "most_strangers" in serve(capsys, "--most-strangers", "5000")
+    assert "admission" in serve(capsys, "--admission", "0")
+    assert "idle" in serve(capsys, "--idle", "-1")
+    assert not (here / "server").exists()
+
+
+def test_a_second_join_on_a_folder_changes_nothing(capsys, here):
+    from sfumato.federated.flower.node_folder import NodeFolder
+
+    def files():
+        return {path: path.read_bytes() for path in (here / "ward").rglob("*") if path.is_file()}
+
+    (here / "ward" / "plan.json").write_text("the first one's plan")
+    before = files()
+    with NodeFolder(here / "ward"):
+        said = join(capsys, here)
+    assert "no other join uses" in said
+    assert "Nothing was changed" in said
+    assert files() == before
+    assert not (here / "ward" / "node-files").exists()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -213,6 +214,43 @@ def test_an_operator_hears_why_and_can_interrupt_and_go_on(deployed):
     assert "to be told so" in deployed.log("ward").splitlines()[-1]
     assert "Traceback" not in deployed.log("ward")
     assert "round 1 of run" in deployed.log("ward")
+
+
+@pytest.mark.slow
+def test_strangers_and_second_joins_are_told_in_one_line(deployed):
+    """A key that nobody registered, and a folder that somebody uses; rounds go on."""
+    folder = deployed.folder
+    federation(400, LocalNoise(3.0, least=1)).save(folder / "plan.json")
+    federation(3, LocalNoise(3.0, least=1)).save(folder / "other.json")
+    deployed.run("keys", "stranger")
+    deployed.serve("--least", "2", progress=())
+    deployed.join("ward")
+    deployed.join("clinic")
+    deployed.wait_for("two rounds", lambda: deployed.rounds() >= 2)
+
+    held = (folder / "ward/plan.json").read_bytes(), (folder / "ward/node-files/node.json").stat()
+    again = subprocess.run(
+        [SFUMATO, "federate", "join", "other.json", "--keys", "ward", "--address", "127.0.0.1:1",
+         "--authority", "server/transport/certificates/ca.pem", "--data", "digits"],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert again.returncode == 2
+    assert again.stderr.count("\n") == 1
+    assert "no other join uses" in again.stderr
+    assert (folder / "ward/plan.json").read_bytes() == held[0]
+    assert (folder / "ward/node-files/node.json").stat().st_mtime_ns == held[1].st_mtime_ns
+
+    shutil.copytree(folder / "stranger", folder / "aside")
+    for name in ("node", "node.pub"):  # lab comes with another key than the one that she gave
+        shutil.copy(folder / "aside" / name, folder / "lab" / name)
+    deployed.join("lab")
+    stranger = deployed.running.pop("lab")
+    assert stranger.wait(120) == 3
+    (said,) = [line for line in deployed.log("lab").splitlines() if "registered" in line]
+    assert "--node" in said
+    assert "Traceback" not in deployed.log("lab")
+    so_far = deployed.rounds()
+    deployed.wait_for("more rounds", lambda: deployed.rounds() > so_far)
 
 
 def spend_nearly_all(ledger, dataset):

@@ -23,6 +23,7 @@ from sfumato.cli.federate_checking import (
 from sfumato.cli.federate_endpoints import (
     check_address,
     check_authority,
+    check_door,
     check_least,
     check_listening,
     check_nodes,
@@ -41,7 +42,7 @@ __all__ = ["directory", "join", "keys", "serve", "sum_key"]
 
 _LEAD = "sfumato.cli.federate_serving:lead"
 _MAKE = "sfumato.cli.federate_serving:make"
-_NET, _LEDGER, _RUN = "Network", "Ledger", "Run"
+_NET, _LEDGER, _RUN, _DOOR = "Network", "Ledger", "Run", "Door"
 FederationFile = Annotated[Path, typer.Argument(help="The federation file that all agreed on.")]
 DirectoryFile = Annotated[
     Path | None, typer.Option(help="Members' public keys, for masked sums.", rich_help_panel=_NET)
@@ -156,6 +157,23 @@ def serve(
     progress: Annotated[
         bool | None, typer.Option(help="Show rounds.", rich_help_panel=_RUN)
     ] = None,
+    most_message: Annotated[
+        float, typer.Option(help="MiB of one participant's message.", rich_help_panel=_DOOR)
+    ] = 64.0,
+    most_connections: Annotated[
+        int, typer.Option(help="Connections open at a time.", rich_help_panel=_DOOR)
+    ] = 1024,
+    most_strangers: Annotated[
+        int,
+        typer.Option(help="Of those, without a proved key.", rich_help_panel=_DOOR),
+    ] = 64,
+    admission: Annotated[
+        float, typer.Option(help="Seconds in which to prove one.", rich_help_panel=_DOOR)
+    ] = 10.0,
+    idle: Annotated[
+        float,
+        typer.Option(help="Seconds without a byte amid a request.", rich_help_panel=_DOOR),
+    ] = 60.0,
     as_json: AsJson = False,
 ) -> None:
     """Coordinates a federation over TLS, among participants whose keys are registered.
@@ -168,8 +186,10 @@ def serve(
     """
     from sfumato.cli.federate_following import say, shown_end, told_result
     from sfumato.cli.federate_serving import ROUNDS
+    from sfumato.core.validation import positive
     from sfumato.federated.federation import Federation
     from sfumato.federated.flower.deployment import Coordinator
+    from sfumato.federated.flower.limits import Limits
 
     federation = Federation.read(file)
     settings = {
@@ -177,15 +197,19 @@ def serve(
         "data": data, "ledger": ledger, "dataset": dataset, "analyst": analyst,
     }  # fmt: skip
     wanted = check_least(federation, least)
-    sent = _check_serving(federation, folder, node, host, port, settings)
+    limits = Limits(
+        round(positive("most_message", most_message) * 2**20), most_connections, most_strangers,
+        admission, idle,
+    )  # fmt: skip
+    sent = _check_serving(federation, folder, node, host, port, settings, limits)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     transported = folder / "transport"
     with (
         shown_end(lambda: rounds_sent(folder), federation.rounds, transported),
-        Coordinator(transported, host=host, port=port, hosts=host_name or ()) as transport,
+        Coordinator(
+            transported, host=host, port=port, hosts=host_name or (), nodes=node, limits=limits
+        ) as transport,
     ):
-        for public in node:
-            transport.register(public)
         if not as_json:
             console().print(views_table(federation))
         say(f"serving at {transport.address}, authority {transport.authority}")
@@ -200,7 +224,7 @@ def serve(
 
 def _check_serving(
     federation: Federation, folder: Path, node: list[Path], host: str, port: int,
-    settings: dict[str, Any],
+    settings: dict[str, Any], limits: Limits,
 ) -> int:  # fmt: skip
     """Refuses whatever cannot end well, before anybody listens; rounds that were sent before."""
     from sfumato.core import validation
@@ -217,6 +241,7 @@ def _check_serving(
     check_server_ledger(federation, ledger, dataset, settings["analyst"], sent)
     server_data(federation, settings["data"])
     federation.make_model()
+    check_door(federation, limits)
     return sent
 
 

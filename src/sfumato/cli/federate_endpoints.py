@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,16 +11,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sfumato.federated.federation import Federation
+    from sfumato.federated.flower.limits import Limits
 
 __all__ = [
     "check_address",
     "check_authority",
+    "check_door",
     "check_least",
     "check_listening",
     "check_nodes",
 ]
 
 _MOST = 65_535
+_EACH, _OURS = 2, 64  # connections of a participant, and of the server's own processes
+_MIB = 2**20
 
 
 def check_listening(host: str, port: int, kept: Path) -> None:
@@ -98,6 +103,34 @@ def check_least(federation: Federation, least: int | None) -> int:
             f"--least must be at least {fewest}, without whom no round is used, got {least}"
         )
     return least
+
+
+def check_door(federation: Federation, limits: Limits) -> None:
+    """Refuses limits that this federation's own participants could not keep."""
+    needed = _EACH * federation.participants + _OURS
+    if limits.most_connections < needed:
+        raise ValueError(
+            f"--most-connections must be at least {needed} for {federation.participants} "
+            f"participants ({_EACH} each, and {_OURS} of the server's own), got "
+            f"{limits.most_connections}"
+        )
+    length = _plain_length(federation)
+    if limits.most_message < length:
+        raise ValueError(
+            f"--most-message must be at least {math.ceil(length / _MIB)} (MiB) for this plan, "
+            f"whose messages have {length:,} bytes, got {limits.most_message / _MIB:g}"
+        )
+
+
+def _plain_length(federation: Federation) -> int:
+    """Bytes of a participant's message where sums are plain; 0 where masks or ciphers decide."""
+    from sfumato.federated.sums import PlainSum
+    from sfumato.federated.works import LotGradients
+
+    if not isinstance(federation.sums, PlainSum):
+        return 0
+    parameters = sum(each.numel() for each in federation.make_model().parameters())
+    return (8 if isinstance(federation.work, LotGradients) else 4) * parameters
 
 
 def check_address(address: str) -> None:
