@@ -1,4 +1,4 @@
-# make setup | demo | test | test-all | fuzz | docs | bench | format
+# make setup | demo | test | test-all | fuzz | mutants | docs | bench | format
 # Everything runs from .venv, which is made from requirements.lock the first time it is needed.
 
 PYTHON ?= python3
@@ -9,7 +9,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
 
 MINUTES ?= 20
 
-.PHONY: setup demo test test-all fuzz check docs docs-serve bench bench-gpu format lock clean
+.PHONY: setup demo test test-all fuzz mutants check docs docs-serve bench bench-gpu format lock clean
 
 setup: .venv/.ready
 
@@ -53,6 +53,10 @@ test-all: check
 # Looks for neighbouring inputs that can be told apart; findings/ has a script for each.
 fuzz: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.neighbours.fuzz --minutes $(MINUTES)
+
+# Would the tests notice? Goes on from mutants.jsonl, which holds what was found.
+mutants: setup
+	$(BIN)/python -m tests.mutants.run --minutes $(MINUTES)
 
 # The site, into site/: links checked, warnings are errors.
 docs: setup
