@@ -270,3 +270,13 @@ def test_several_deltas_agree_with_one_by_one():
     deltas = [1e-3, 1e-5, 1e-7]
     many = sf.account_many(SAMPLED, deltas)
     assert [g.epsilon for g in many] == [epsilon(SAMPLED, delta) for delta in deltas]
+
+
+@pytest.mark.parametrize("sample", [10, 100])
+def test_a_sample_says_nothing_of_a_relation_that_its_release_does_not_have(sample):
+    """A record that is blanked is not one that is replaced by another of the domain."""
+    fixed = events.FixedSizeSampledEvent(events.GaussianEvent(4, REP), sample, 100)
+    assert epsilon(fixed) > 0
+    for target in (ZERO, ADD):
+        with pytest.raises(ValueError, match=r"says nothing about|no add-remove guarantee"):
+            epsilon(fixed, neighbours=target)

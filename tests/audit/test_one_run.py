@@ -60,6 +60,21 @@ def test_the_p_value_with_delta_is_the_theorem_s():
     assert guessing_p_value(right, made, count, epsilon, 0.5) == 1.0
 
 
+@pytest.mark.parametrize(
+    ("correct", "guesses", "canaries", "name"),
+    [
+        (-1, 10, 20, "correct"), (11, 10, 20, "correct"), (0, 0, 20, "guesses"),
+        (5, 21, 20, "guesses"), (1, 1, 0, "canaries"),
+    ],
+)  # fmt: skip
+def test_counts_that_cannot_be_are_refused(correct, guesses, canaries, name):
+    """More right guesses than guesses would prove any epsilon."""
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        guessing_p_value(correct, guesses, canaries, 1.0, 0.0)
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        mu_from_guesses(correct, guesses, canaries, 0.95)
+
+
 def test_bounds_grow_with_right_guesses():
     bounds = [epsilon_from_guesses(v, 200, 1000, 1e-5, 0.95) for v in (100, 130, 160, 190, 200)]
     assert bounds[0] == 0

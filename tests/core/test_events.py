@@ -162,6 +162,7 @@ def test_only_single_releases_are_sampled():
     for make in (
         lambda: events.PoissonSampledEvent(twice, 0.1),
         lambda: events.FixedSizeSampledEvent(twice, 1, 10),
+        lambda: events.CutSampledEvent(twice, 0.1),
     ):
         with pytest.raises(ValueError, match="single release"):
             make()

@@ -71,6 +71,12 @@ def test_a_module_without_that_function(folder, text):
         function_named("--reader", text)
 
 
+def test_what_a_module_does_wrong_is_its_own_error(folder):
+    (folder / "own_wrong.py").write_text("1 / 0\n")
+    with pytest.raises(ZeroDivisionError):
+        function_named("--reader", "own_wrong:read")
+
+
 def test_what_a_module_misses_itself_is_its_own_error(folder):
     """Not "no such module": it is there."""
     before = list(sys.path)
