@@ -52,6 +52,14 @@ def test_each_printed_formula(slide, name, formula, truth, is_theorem):
     assert claim.holds  # all four statements are true, three of them not for the reason given
 
 
+def test_what_the_lecture_printed_stands_beside_it(slide):
+    """(12,000, .1), (360, .1), (10, .001) and (1.25, 1e-5); of other numbers it printed none."""
+    names = ("naive", "strong", "sampled", "moments")
+    assert [row(slide, name).claim.printed_epsilon for name in names] == [12_000, 360, 10, 1.25]
+    other = compare(4, 0.01, 9_999, 1e-5)
+    assert [row(other, name).claim.printed_epsilon for name in names] == [None] * 4
+
+
 def test_optimal_composition_is_below_the_others(slide):
     assert row(slide, "strong, best").epsilon < row(slide, "strong").epsilon
     assert row(slide, "sampled, best").epsilon < row(slide, "sampled").epsilon

@@ -7,7 +7,10 @@ import pytest
 
 import sfumato as sf
 from sfumato import events
+from sfumato.accounting import curve, dpa
+from sfumato.accounting.atoms import flatten
 from sfumato.accounting.curve import _never_falling
+from sfumato.accounting.pld import compose_atoms
 
 
 def test_units_other_than_records():
@@ -76,3 +79,19 @@ def test_a_curve_never_falls(delta):
 def test_what_bounds_more_steps_bounds_fewer():
     counts, bounds = np.array([5, 1, 3, 3, 9]), np.array([2.0, 2.5, 1.0, 4.0, np.inf])
     assert _never_falling(counts, bounds).tolist() == [2.0, 1.0, 1.0, 2.0, np.inf]
+
+
+def test_each_direction_of_what_came_before_is_composed_with_the_steps(monkeypatch):
+    """Steps alike in both directions, after a release whose second direction is the worse one."""
+    step = flatten(events.LaplaceEvent(20.0), sf.Neighbours.ADD_REMOVE)
+    before = flatten(events.EpsilonDeltaEvent(0.5), sf.Neighbours.ADD_REMOVE)
+    counts, delta = np.array([1, 5]), 1e-5
+    expected = curve._pld_curve(step, before, counts, delta)
+
+    def two_sided(atoms, grid):
+        (bad,) = dpa.masses(compose_atoms(atoms, grid))
+        (good,) = dpa.masses(dpa.identity(grid))
+        return dpa.from_masses([good, bad])
+
+    monkeypatch.setattr(curve, "compose_atoms", two_sided)
+    assert curve._pld_curve(step, before, counts, delta) == pytest.approx(expected)

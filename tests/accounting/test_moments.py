@@ -6,6 +6,7 @@ import pytest
 
 import sfumato as sf
 from sfumato import events
+from sfumato.accounting.moments import moments_delta, moments_epsilon
 
 
 def most_steps(epsilon, noise, rate, besides=None):
@@ -43,3 +44,15 @@ def test_it_is_looser_than_rdp_and_rdp_than_pld():
             sf.account(run, 1e-5, accountant=name).epsilon for name in ("pld", "rdp", "moments")
         )
         assert pld < rdp < moments
+
+
+@pytest.mark.parametrize("besides", [(), (events.EpsilonDeltaEvent(0.1, 1e-7),)])
+def test_its_two_directions_agree(besides):
+    """The delta at the epsilon of a delta is that delta, and at 0 no more than 1."""
+    event = sf.compose(sf.dp_sgd(1.5, 0.05, 500), *besides)
+    for delta in (1e-3, 1e-6):
+        found = moments_epsilon(event, delta, sf.Neighbours.ADD_REMOVE)
+        assert moments_delta(event, found, sf.Neighbours.ADD_REMOVE) == pytest.approx(delta)
+        assert moments_delta(event, 0.9 * found, sf.Neighbours.ADD_REMOVE) > delta
+    assert moments_delta(event, 0.0, sf.Neighbours.ADD_REMOVE) == 1.0
+    assert moments_delta(event, 1e3, sf.Neighbours.ADD_REMOVE) >= (1e-7 if besides else 0.0)

@@ -245,3 +245,50 @@ def test_an_integer_that_moves_by_less_is_no_worse(event):
     growing = np.array(found[event.sensitivity :])
     assert np.all(np.diff(growing, axis=0) >= -1e-15)
     assert growing[-1] == pytest.approx(stated, abs=1e-4)
+
+
+@pytest.mark.parametrize("relation", [ADD, REPLACE])
+@pytest.mark.parametrize("groups", [1, 3])
+def test_rdp_of_parts_is_that_of_as_many_as_a_unit_is_in(relation, groups):
+    """The worst part, once for each group a unit may be in; deltas of their own likewise."""
+    orders = (1.5, 2.0, 8.0, 64.0)
+    parts = (
+        events.PoissonSampledEvent(events.GaussianEvent(1.0), 0.2),
+        events.LaplaceEvent(2.0),
+        events.EpsilonDeltaEvent(0.1, 1e-6),
+    )
+    found = rdp_vector(events.ParallelEvent(parts, groups), relation, orders)
+    one = rdp_vector(events.ParallelEvent(parts), relation, orders)
+    assert found.values == pytest.approx(groups * one.values)
+    twice = 2 if relation is REPLACE else 1
+    worst = np.max([rdp_vector(part, ADD, orders).values for part in parts], axis=0)
+    assert np.all(one.values >= twice * worst * (1 - 1e-12))
+    assert found.slack == pytest.approx(groups * max(twice, 1 + math.exp(0.1) * (twice - 1)) * 1e-6)
+
+
+@pytest.mark.parametrize("leaf", [events.LaplaceEvent(1.0), events.EpsilonDeltaEvent(0.5)])
+def test_sampled_releases_other_than_gaussians_are_for_one_record_that_comes_or_goes(leaf):
+    """What amplification says of one record is not said of a replaced one, nor of several."""
+    sampled = events.PoissonSampledEvent(leaf, 0.1)
+    several = events.GroupedEvent(sampled, 2, "person")
+    assert rdp_vector(sampled, ADD).values.max() > 0
+    for event, relation in ((sampled, REPLACE), (several, ADD), (several, REPLACE)):
+        with pytest.raises(ValueError, match="one record added or removed"):
+            rdp_vector(event, relation)
+
+
+def test_an_opaque_delta_is_not_lost_at_delta_zero():
+    """(0, 1e-6)-DP is not (0, 0)-DP, though no order's divergence is above 0."""
+    vector = rdp_vector(events.EpsilonDeltaEvent(0.0, 1e-6), ADD)
+    assert vector.epsilon(0.0) == vector.epsilon(1e-6) == math.inf
+    assert vector.epsilon(2e-6) == 0.0
+
+
+@pytest.mark.parametrize(("noise", "sample"), [(1.0, 10), (3.0, 50)])
+def test_a_fixed_sample_is_a_poisson_sample_of_a_replaced_record(noise, sample):
+    """At every epsilon from 0 on, by the removal of a record; the other direction is its mirror."""
+    fixed = events.FixedSizeSampledEvent(events.GaussianEvent(noise, REPLACE), sample, 100)
+    poisson = events.PoissonSampledEvent(events.GaussianEvent(noise), sample / 100)
+    (both,) = loss_distribution(fixed, REPLACE, 1e-3).directions
+    removed, _ = loss_distribution(poisson, ADD, 1e-3).directions
+    assert delta_at(both, AT) == pytest.approx(delta_at(removed, AT), rel=1e-6, abs=1e-12)

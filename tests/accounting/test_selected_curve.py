@@ -13,6 +13,7 @@ from scipy.special import logsumexp
 from sfumato.accounting import Trials, account, selected_curve
 from sfumato.accounting.dpa import DEFAULT_ORDERS
 from sfumato.accounting.rdp import rdp_vector
+from sfumato.accounting.selected_curve import _delta
 from sfumato.core.events import (
     EpsilonDeltaEvent,
     GaussianEvent,
@@ -129,3 +130,8 @@ def test_laws_that_there_are_not(mean, shape, said):
 def test_runs_without_an_rdp_are_refused(event):
     with pytest.raises(ValueError, match="event must be"):
         selected_curve(event, Trials(5))
+
+
+def test_a_divergence_beyond_all_numbers_proves_nothing_and_is_no_error():
+    assert _delta(np.array([2.0, 8.0]), np.array([1e4, 1e5]), 0.0) == 1.0
+    assert _delta(np.array([2.0, 8.0]), np.array([0.1, 0.4]), 5.0) < 1e-5

@@ -117,3 +117,25 @@ def test_given_deltas_are_spent_before_any_is_shared():
     needy = sf.compose(events.EpsilonDeltaEvent(1.0, 1e-5), events.GaussianEvent(1.0))
     for name in ("pld", "rdp", "strong", "basic"):
         assert sf.account(needy, 1e-5, accountant=name).epsilon == math.inf
+
+
+def test_deltas_that_use_up_the_target_leave_nothing_but_the_sum():
+    """And those that are more than it prove nothing."""
+    both = sf.compose(events.EpsilonDeltaEvent(0.1, 4e-6), events.EpsilonDeltaEvent(0.2, 6e-6))
+    for solve in (strong_epsilon, basic_epsilon):
+        assert solve(both, 1e-5, ADD) == pytest.approx(0.3)
+        assert solve(both, 9e-6, ADD) == math.inf
+
+
+def test_a_release_that_is_known_by_its_rdp_alone_is_summed_too():
+    curve = events.RdpCurveEvent((2.0, 16.0, 64.0), (0.001, 0.008, 0.032))
+    alone = sf.account(curve, 5e-6, accountant="rdp").epsilon
+    assert alone > 0
+    assert basic_epsilon(sf.repeat(curve, 2), 1e-5, ADD) == pytest.approx(2 * alone)
+
+
+def test_the_strong_theorems_add_up_deltas():
+    """Each step's own and what the bound itself takes: never more than 1."""
+    for theorem in (theorems.strong, theorems.strong_tanh):
+        assert theorem(0.1, 1e-7, 50, 1e-6)[1] == pytest.approx(50e-7 + 1e-6)
+        assert theorem(0.1, 0.5, 50, 1e-6)[1] == 1.0

@@ -222,6 +222,8 @@ def test_a_bound_in_the_wrong_norm_is_refused(kind):
     delta = {} if wrong is Norm.L2 else {"delta": 1e-5}
     with pytest.raises(ValueError, match=r"sensitivity must be an l[12] bound"):
         kind.calibrate(Sensitivity(1.0, wrong, dimension=4), epsilon=1.0, **delta)
+    with pytest.raises(ValueError, match=r"sensitivity must be an l[12] bound"):
+        kind(2.0, Sensitivity(1.0, wrong, dimension=4))
     kind.calibrate(Sensitivity(1.0, wrong), epsilon=1.0, **delta)  # one dimension: all norms agree
     with pytest.raises(ValueError, match="above 0"):
         kind.calibrate(Sensitivity(0.0), epsilon=1.0, **delta)

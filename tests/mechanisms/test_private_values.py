@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sfumato.mechanisms.private_values import as_bounded, as_codes, as_ratio
+from sfumato.mechanisms.private_values import as_bounded, as_cells, as_codes, as_ratio
 
 
 class Unreadable(Fraction):
@@ -115,3 +115,12 @@ def test_a_signalling_nan_does_not_warn(bits: int, number: type[np.floating]) ->
 def test_an_array_without_axes_is_its_number() -> None:
     assert as_bounded([np.array(2.0)], 0, 5, 3).tolist() == [2]
     assert as_codes([np.array(2)], 3, default=1).tolist() == [2]
+
+
+@pytest.mark.parametrize("container", [list, tuple])
+def test_arrays_that_do_not_fit_together_are_no_numbers_and_break_no_other(container):
+    """NumPy refuses to stack them, and an error would tell of the row."""
+    cells = container([np.zeros((2, 2)), 3.0, np.zeros((2, 3))])
+    assert as_cells(cells).shape == (3,)
+    found = as_bounded(cells, 0.0, 5.0, 1.0)
+    assert found.tolist() == [1.0, 3.0, 1.0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["ROOMS", "SOURCE", "TESTS", "files_of", "mirrors_of", "room_of"]
+__all__ = ["OPTIONS", "ROOMS", "SOURCE", "TESTS", "files_of", "mirrors_of", "room_of"]
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "sfumato"
@@ -93,6 +93,10 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "core/functions.py": ("tests/core/test_functions.py",),
     "mechanisms/base.py": ("tests/mechanisms/test_laplace.py", "tests/mechanisms/test_additive.py"),
+    **{f"mechanisms/{name}.py": ("tests/mechanisms/test_additive.py",)
+       for name in ("discrete_gaussian", "discrete_laplace", "gaussian", "laplace", "skellam")},
+    **{f"mechanisms/{name}.py": ("tests/mechanisms/test_selection.py",)
+       for name in ("exponential", "noisy_max", "permute_and_flip")},
     "mechanisms/discrete_gaussian_law.py": ("tests/mechanisms/test_discrete_gaussian.py",),
     "mechanisms/skellam_law.py": ("tests/mechanisms/test_skellam.py",),
     "mechanisms/sampling/skellam.py": ("tests/mechanisms/sampling/test_skellam_sampler.py",),
@@ -119,17 +123,20 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "accounting/calibrate.py": ("tests/accounting/test_calibrate.py",
                                 "tests/accounting/test_curve_and_profile.py"),
-    "accounting/curve.py": ("tests/accounting/test_curve_edges.py",
+    "accounting/curve.py": ("tests/accounting/test_convolution.py",
+                            "tests/accounting/test_curve_edges.py",
                             "tests/accounting/test_curve_and_profile.py",
                             "tests/accounting/test_rounding_is_charged.py"),
-    "accounting/dpa.py": ("tests/accounting/test_rounding_is_charged.py",
+    "accounting/dpa.py": ("tests/accounting/test_convolution.py",
+                          "tests/accounting/test_rounding_is_charged.py",
                           "tests/accounting/test_exact.py"),
     "accounting/gaussian_losses.py": ("tests/accounting/test_parallel_and_groups.py",
                                       "tests/accounting/test_rounding_is_charged.py",
                                       "tests/accounting/test_quadrature.py"),
     "accounting/opaque.py": ("tests/accounting/test_theorems.py",),
     "accounting/pld.py": (
-        "tests/accounting/test_laws.py", "tests/accounting/test_parallel_and_groups.py",
+        "tests/accounting/test_convolution.py", "tests/accounting/test_laws.py",
+        "tests/accounting/test_parallel_and_groups.py",
         "tests/accounting/test_rounding_is_charged.py", "tests/accounting/test_exact.py",
     ),
     "accounting/rdp.py": (
@@ -167,7 +174,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "learning/dp_sgd/schedules.py": ("tests/learning/dp_sgd/test_plan.py",
                                      "tests/learning/dp_sgd/test_noise.py"),
     "learning/pate/ballots.py": _PATE,
-    "learning/pate/dealing.py": _PATE,
+    "learning/pate/dealing.py": ("tests/learning/pate/test_training.py",),
     "learning/pate/plan.py": (*_PATE, "tests/learning/pate/test_training.py"),
     "learning/label_dp/charging.py": ("tests/learning/label_dp/test_training.py",
                                       "tests/learning/label_dp/test_number_runs.py"),
@@ -194,6 +201,9 @@ TESTS: dict[str, tuple[str, ...]] = {
     "reports/card.py": ("tests/reports/test_card.py", "tests/reports/test_curator.py"),
 }  # fmt: skip
 """Where the law of a file is tested, if not, or not only, in the test file that mirrors it."""
+
+OPTIONS = {"ledger": ("-k", "not postgresql")}
+"""What pytest is told besides: the same laws in PostgreSQL take minutes and kill no more."""
 
 
 def files_of(room: str) -> list[str]:

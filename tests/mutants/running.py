@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutants.making import Mutant, code_of
-from tests.mutants.rooms import ROOT, SOURCE, mirrors_of
+from tests.mutants.rooms import OPTIONS, ROOT, SOURCE, mirrors_of, room_of
 
 __all__ = ["LIMIT", "Verdict", "module_of", "run", "run_code"]
 
@@ -48,7 +48,8 @@ def run(mutant: Mutant, limit: float = LIMIT, source: Path = SOURCE) -> Verdict:
     """Whether the tests of its file notice a mutant."""
     path = source / mutant.file
     code = code_of(mutant, path.read_text("utf-8"), path)
-    return run_code(module_of(mutant.file), code, mirrors_of(mutant.file), limit)
+    tests = [*OPTIONS.get(room_of(mutant.file), ()), *mirrors_of(mutant.file)]
+    return run_code(module_of(mutant.file), code, tests, limit)
 
 
 def run_code(
@@ -59,7 +60,7 @@ def run_code(
     Args:
         module: its name.
         code: as ``marshal`` writes it.
-        tests: test files, or single tests.
+        tests: test files, or single tests, and options of pytest's.
         limit: seconds.
         paths: more folders to import from.
     """

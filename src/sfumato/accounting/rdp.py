@@ -78,7 +78,7 @@ class RdpVector:
 
     def epsilon(self, delta: float) -> float:
         """The least epsilon these values prove at ``delta``; ``inf`` if the slack exceeds it."""
-        if self.slack >= delta and delta > 0 and self.slack > 0:
+        if self.slack > 0 and self.slack >= delta:
             return math.inf
         return epsilon_from_rdp(self.orders, self.values, delta - self.slack)
 

@@ -20,13 +20,13 @@ def test_its_length_is_gamma_and_its_direction_uniform(dimension):
     drawn = np.array([noise.perturb(np.zeros(dimension), coins=coins) for _ in range(DRAWS)])
     lengths = np.linalg.norm(drawn, axis=1)
     assert stats.kstest(lengths, stats.gamma(dimension, scale=0.5).cdf).pvalue > 1e-6
-    away = drawn[:, 0] / lengths
-    if dimension == 1:
-        assert abs(away.mean()) < 6 / math.sqrt(DRAWS)
-    else:  # (1 + cosine) / 2 of a uniform direction is Beta((d - 1) / 2, (d - 1) / 2)
-        shape = (dimension - 1) / 2
-        assert stats.kstest((1 + away) / 2, stats.beta(shape, shape).cdf).pvalue > 1e-6
-        assert abs(stats.spearmanr(lengths, away).statistic) < 6 / math.sqrt(DRAWS)
+    for away in (drawn / lengths[:, None]).T:  # along every axis
+        if dimension == 1:
+            assert abs(away.mean()) < 6 / math.sqrt(DRAWS)
+        else:  # (1 + cosine) / 2 of a uniform direction is Beta((d - 1) / 2, (d - 1) / 2)
+            shape = (dimension - 1) / 2
+            assert stats.kstest((1 + away) / 2, stats.beta(shape, shape).cdf).pvalue > 1e-6
+            assert abs(stats.spearmanr(lengths, away).statistic) < 6 / math.sqrt(DRAWS)
 
 
 def test_values_are_moved_and_put_on_the_grid():

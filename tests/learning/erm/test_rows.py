@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.learning.erm.cells import Column, Table, as_cells, as_number, class_numbers, same
-from sfumato.learning.erm.rows import RowScaling
+from sfumato.learning.erm.rows import RowScaling, declared_columns
 
 ANYTHING = st.floats(allow_nan=True, allow_infinity=True)
 
@@ -151,3 +151,15 @@ def test_norms_that_cannot_be(norm):
         RowScaling.declared((0, 1), 2, norm)
     for fine in (1e-100, 1e100):
         assert np.isfinite(RowScaling.declared((0, 1e-99), 2, fine).rows([[0, 1], [1, 0]])).all()
+
+
+@pytest.mark.parametrize(
+    ("bounds", "columns"),
+    [
+        ((0, 1), None), (([0, 0, 0], [1, 1, 1]), 3), ((0, [1, 1]), 2), (([0], [1]), None),
+        (3.0, None), (None, None), (object(), None), (([[0]], [[1, 2], [3]]), None),
+    ],
+)  # fmt: skip
+def test_how_many_columns_bounds_are_for(bounds, columns):
+    """What is no pair of bounds is for none: it is refused later, with the argument's name."""
+    assert declared_columns(bounds) == columns

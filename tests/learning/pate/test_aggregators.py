@@ -1,6 +1,7 @@
 """Aggregators: what they answer how often, what one teacher can change, what it is charged."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -118,7 +119,15 @@ def test_one_teacher_moves_what_costs_are_made_for(votes, data):
     assert abs((votes - 9 * opinion).max() - (other - 9 * opinion).max()) <= 1 + 1e-9
 
 
-@settings(max_examples=25, deadline=None)
+@given(st.floats(1e-3, 1e6))
+def test_what_is_charged_is_not_above_the_noise_in_real_numbers(size):
+    """Not by one unit in the last place: two votes are sqrt 2 apart, in L2."""
+    charged = GaussianMax(size).answer_event("record").noise_multiplier
+    assert 2 * Fraction(charged) ** 2 <= Fraction(size) ** 2
+    assert charged == pytest.approx(size / math.sqrt(2), rel=1e-15)
+
+
+@settings(max_examples=100, deadline=None)
 @given(counts, st.data(), st.floats(0.02, 1.0))
 def test_laplace_answers_are_as_private_as_they_say(votes, data, gamma):
     source = data.draw(st.sampled_from(np.flatnonzero(votes).tolist() or [0]))

@@ -221,3 +221,15 @@ def test_bad_grids_are_errors(grid):
     for add in (add_gaussian, add_laplace):
         with pytest.raises(ValueError, match="grid"):
             add([0.0], 1.0, grid)
+
+
+@pytest.mark.parametrize("noise", [GAUSSIAN, LAPLACE])
+@pytest.mark.parametrize("bits", [8, 24])
+def test_numbers_that_are_no_doubles_are_settled_as_the_doubles_next_to_them(noise, bits):
+    """With few bits known, draws are settled exactly: by the whole value, its rest included."""
+    for value in (Fraction(1, 3), Fraction(-7, 5), Fraction(2, 3) + 4):
+        found, near = (
+            add_noise(cells, noise, 1.0, 0.25, Source(SeededCoins(35), bits))
+            for cells in ([value] * 400, np.full(400, float(value)))
+        )
+        assert np.array_equal(found, near)
