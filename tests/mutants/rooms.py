@@ -78,7 +78,7 @@ _LEDGER = (
     "tests/ledger/test_verify.py",
 )  # fmt: skip
 _QUESTIONS = (
-    "tests/queries/test_sensitivity_of_questions.py", "tests/queries/test_asking.py",
+    "tests/queries/test_asking.py", "tests/queries/test_sensitivity_of_questions.py",
 )  # fmt: skip
 _ACCOUNTS = ("tests/accounting/test_laws.py", "tests/accounting/test_curve_and_profile.py")
 _MASKS = ("tests/federated/secure/test_secure_numbers.py",
@@ -157,11 +157,12 @@ TESTS: dict[str, tuple[str, ...]] = {
     "ledger/store.py": (*_LEDGER, "tests/ledger/test_caps.py"),
     "queries/base.py": _QUESTIONS,
     "queries/choices.py": _QUESTIONS,
-    "queries/facts.py": _QUESTIONS,
-    "queries/fixed_point.py": _QUESTIONS,
+    "queries/facts.py": ("tests/queries/test_measures.py", *_QUESTIONS),
+    "queries/fixed_point.py": ("tests/queries/test_measures.py", *_QUESTIONS),
     "queries/measures.py": (*_QUESTIONS, "tests/queries/test_query_audits.py",
                             "tests/queries/test_statistics_of_answers.py"),
-    "queries/noise.py": (*_QUESTIONS, "tests/queries/test_query_audits.py",
+    "queries/noise.py": ("tests/queries/test_measures.py", *_QUESTIONS,
+                         "tests/queries/test_query_audits.py",
                          "tests/queries/test_statistics_of_answers.py"),
     "queries/private_keys.py": (*_QUESTIONS, "tests/queries/test_statistics_of_answers.py"),
     "queries/protected.py": (*_QUESTIONS, "tests/queries/test_bounding.py"),
@@ -173,6 +174,7 @@ TESTS: dict[str, tuple[str, ...]] = {
                                      "tests/learning/dp_sgd/test_wrong_loops.py"),
     "learning/dp_sgd/schedules.py": ("tests/learning/dp_sgd/test_plan.py",
                                      "tests/learning/dp_sgd/test_noise.py"),
+    "learning/pate/journal.py": _PATE,
     "learning/pate/ballots.py": _PATE,
     "learning/pate/dealing.py": ("tests/learning/pate/test_training.py",),
     "learning/pate/plan.py": (*_PATE, "tests/learning/pate/test_training.py"),
