@@ -100,3 +100,43 @@ def test_gradients_lie_in_memory_as_their_parameters_do(noise):
     step.sum.merge(found, torch.ones(4, 1), torch.zeros(4), whole=True)
     step.apply(0)
     assert optimizer.strides == [p.stride() for p in held.values()]
+
+
+class Given:
+    """Gradients of each unit, as a tape would hold them."""
+
+    def __init__(self, each):
+        self.units = len(next(iter(each.values())))
+        self.pieces = {name: Piece(value) for name, value in each.items()}
+
+    def squared_norms(self, name):
+        return self.pieces[name].each.flatten(1).double().square().sum(1)
+
+
+class Piece:
+    def __init__(self, each):
+        self.each = each
+
+    def weighted_sum(self, scales):
+        return torch.einsum("u,u...->...", scales.double(), self.each.double())
+
+
+@pytest.mark.parametrize("clipping", [Flat(1.0), Flat(0.01), PerLayer({"kernel": 1.0, "": 2.0})])
+@pytest.mark.parametrize("scaled_by", [1.0, 0.125, 64.0])
+def test_a_factor_in_the_gradients_is_taken_out_before_and_after_clipping(clipping, scaled_by):
+    """A mean over the lot divides each unit's gradient; what it may move is the clip norm still."""
+    held, units = parameters(), 6
+    each = {name: torch.randn(units, *p.shape) * 10 for name, p in held.items()}
+    for value in each.values():
+        value[-1] *= 1e-6  # not clipped at all
+    plain, scaled, alone = (ClippedSum(held, clipping) for _ in range(3))
+    plain.add(Given(each), torch.ones(units))
+    several = Given({name: value * scaled_by for name, value in each.items()})
+    scaled.add(several, torch.ones(units), scaled_by)
+    for name, total in plain.sums.items():
+        assert torch.allclose(scaled.sums[name], total, rtol=1e-6)
+    first = {name: value[:1] * scaled_by for name, value in each.items()}
+    alone.add(Given(first), torch.ones(1), scaled_by)
+    for group, bound in zip(alone.groups, alone.bounds, strict=True):
+        moved = sum(float(alone.sums[name].square().sum()) for name in group) ** 0.5
+        assert bound * 0.97 < moved <= bound

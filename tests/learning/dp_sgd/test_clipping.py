@@ -13,6 +13,7 @@ from sfumato.core.events import GaussianEvent, PoissonSampledEvent, compose, rep
 from sfumato.learning.dp_sgd.clipping import (
     CLIP_RANGE,
     ROUNDING,
+    SMALLEST,
     Adaptive,
     Automatic,
     Clipping,
@@ -233,3 +234,21 @@ def test_the_clip_norm_finds_the_quantile():
 def test_the_clip_norm_stays_in_its_public_range(count, clip):
     moved = Adaptive(1.0).updated(clip, count, 10.0)
     assert 1 / CLIP_RANGE <= moved <= CLIP_RANGE
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Flat,
+        PerLayer,
+        lambda clip: PerLayer({"": clip}),
+        lambda clip: Automatic(clip, 0.1),
+        lambda clip: Automatic(1.0, clip),
+        Adaptive,
+    ],
+)
+def test_a_clip_norm_is_never_lost_in_rounding(make):
+    """Beside smaller ones the allowance for rounding would be nothing."""
+    with pytest.raises(ValueError, match="at least 1e-12"):
+        make(SMALLEST * 0.99)
+    make(SMALLEST)

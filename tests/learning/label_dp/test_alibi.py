@@ -101,7 +101,7 @@ def test_mistakes() -> None:
 
 def test_a_posterior_that_no_class_explains_is_still_a_number() -> None:
     """What was told speaks so much against the only class of the prior that it underflows."""
-    noisy = NoisyOneHot(50.0, 2)
+    noisy = NoisyOneHot(4000.0, 2)
     found = noisy.posterior(np.array([[1.0, 0.0]]), np.array([[-1e3, 1e3]]))
     assert np.isfinite(found).all()
     assert (found >= 0).all()
