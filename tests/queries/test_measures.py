@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from sfumato.accounting import account
 from sfumato.core import Neighbours
+from sfumato.ledger.budget import MOST_EPSILON
+from sfumato.queries import Count
 from sfumato.queries.facts import Facts
 from sfumato.queries.fixed_point import Grid
 from sfumato.queries.measures import (
@@ -135,3 +137,14 @@ def test_what_is_released_lies_within_the_bounds(pair, s, n):
 def test_a_unit_never_enters_more_groups_than_it_has_rows():
     assert facts(2, 7).groups == 2
     assert facts(7, 2).groups == 2
+
+
+def test_the_largest_epsilon_may_be_asked_for_and_no_larger():
+    plan = Count(epsilon=MOST_EPSILON).plan(facts())
+    assert plan.guarantee.epsilon == MOST_EPSILON
+    for bad in (MOST_EPSILON * 1.001, 0.0, -1.0, math.inf):
+        with pytest.raises(ValueError, match="epsilon must be"):
+            Count(epsilon=bad).plan(facts())
+    for wrong in ({"delta": 1.0}, {"delta": -1e-9}, {"confidence": 1.0}, {"confidence": 0.0}):
+        with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be"):
+            Count(epsilon=1.0, **wrong).plan(facts())
