@@ -121,7 +121,7 @@ def test_given_deltas_are_spent_before_any_is_shared():
 
 def test_deltas_that_use_up_the_target_leave_nothing_but_the_sum():
     """And those that are more than it prove nothing."""
-    both = sf.compose(events.EpsilonDeltaEvent(0.1, 4e-6), events.EpsilonDeltaEvent(0.2, 6e-6))
+    both = sf.compose(events.EpsilonDeltaEvent(0.1, 5e-6), events.EpsilonDeltaEvent(0.2, 5e-6))
     for solve in (strong_epsilon, basic_epsilon):
         assert solve(both, 1e-5, ADD) == pytest.approx(0.3)
         assert solve(both, 9e-6, ADD) == math.inf

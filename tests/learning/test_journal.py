@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
@@ -17,7 +18,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 from sfumato.core.events import GaussianEvent, repeat
 from sfumato.learning.charging import RunCharge
 from sfumato.learning.journal import RunJournal, lots_taken
-from sfumato.ledger import Budget, BudgetExceeded, Ledger, LedgerError, WentOnElsewhere
+from sfumato.ledger import Budget, BudgetExceeded, Ledger, LedgerError, Turn, WentOnElsewhere
 
 LOTS = 12
 STEP = GaussianEvent(200.0)
@@ -322,3 +323,16 @@ def test_lots_that_are_not_those_of_the_ledger_are_refused(tmp_path, ledger, lot
     for _ in range(2):
         with pytest.raises(LedgerError, match=f"5 lots in the ledger and {lots} in the folder"):
             begun(tmp_path, ledger)
+
+
+def test_a_turn_that_the_ledger_never_held_is_not_what_its_second_try_follows():
+    """It is in the journal, was forgotten, and was taken again with another token."""
+    lines = [
+        {"name": "run"}, {"turn": [1, "a"], "lots": 1}, {"turn": [2, "lost"], "lots": 2},
+        {"turn": [2, "b"], "lots": 2},
+    ]  # fmt: skip
+    chain = RunJournal(SimpleNamespace(entries=lines, write=lines.append))._chain
+    assert chain.last == Turn("run", 2, "b", "a", 2)
+    lines.append({"withdrawn": 2})
+    chain = RunJournal(SimpleNamespace(entries=lines, write=lines.append))._chain
+    assert chain.last == Turn("run", 1, "a", "", 1)

@@ -120,7 +120,8 @@ def test_an_array_without_axes_is_its_number() -> None:
 @pytest.mark.parametrize("container", [list, tuple])
 def test_arrays_that_do_not_fit_together_are_no_numbers_and_break_no_other(container):
     """NumPy refuses to stack them, and an error would tell of the row."""
-    cells = container([np.zeros((2, 2)), 3.0, np.zeros((2, 3))])
-    assert as_cells(cells).shape == (3,)
-    found = as_bounded(cells, 0.0, 5.0, 1.0)
-    assert found.tolist() == [1.0, 3.0, 1.0]
+    cells = container([np.zeros((2, 2)), np.zeros((2, 3))])
+    with pytest.raises(ValueError, match="broadcast"):
+        np.asarray(cells, dtype=object)
+    assert as_cells(cells).shape == (2,)
+    assert as_bounded(cells, 0.0, 5.0, 1.0).tolist() == [1.0, 1.0]
