@@ -14,7 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,8 @@ def run_all(
         return {"mark": mutant.mark, "room": entry.room} | vars(mutant) | found
 
     with ThreadPoolExecutor(workers) as pool, path.open("a", encoding="utf-8") as file:
-        for found in pool.map(one, left):
+        for ended in as_completed([pool.submit(one, entry) for entry in left]):
+            found = ended.result()
             if found is None:
                 continue
             file.write(json.dumps(found, ensure_ascii=False) + "\n")
@@ -86,6 +87,7 @@ def table(entries: Iterable[Listed], results: Results) -> str:
     counts: dict[str, Counter[str]] = {}
     for entry in entries:
         verdict = results.get(entry.mutant.mark, {}).get("verdict", "not run")
+        verdict = "excused" if entry.excuse and verdict != "killed" else verdict
         counts.setdefault(entry.room, Counter())[verdict] += 1
     columns = ["killed", "excused", "alive", "error", "not run"]
     lines = [" ".join([f"{'room':12}", *(f"{name:>8}" for name in (*columns, "all"))])]
@@ -115,8 +117,8 @@ def main() -> None:
         )  # fmt: skip
     results = read(asked.results)
     print(table(entries, results))
-    verdicts = {results.get(e.mutant.mark, {}).get("verdict") for e in entries}
-    sys.exit(bool(verdicts & {"alive", "error"}))
+    ran = [results.get(e.mutant.mark, {}).get("verdict") for e in entries if not e.excuse]
+    sys.exit("alive" in ran or "error" in ran)
 
 
 def _is_asked(entry: Listed, asked: argparse.Namespace) -> bool:
