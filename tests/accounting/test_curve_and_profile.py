@@ -124,7 +124,7 @@ def test_pure_and_rdp_only_profiles():
 # --- calibration --------------------------------------------------------------------------------
 
 
-@settings(max_examples=4)
+@settings(max_examples=12)
 @given(st.floats(0.1, 8), st.sampled_from([1e-6, 1e-5]), st.floats(1e-3, 0.2), st.integers(1, 3000))
 @pytest.mark.slow
 def test_calibrated_noise_never_exceeds_its_target_and_is_hardly_more(epsilon, delta, rate, steps):

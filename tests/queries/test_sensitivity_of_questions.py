@@ -255,6 +255,7 @@ def test_adding_a_unit_moves_every_part_within_its_bound(base, one, rows, groups
 
 @settings(max_examples=6)
 @given(**strategies, other=rows_of(99))
+@example([], [LOWEST] * 50, [EXTREME] * 50, 2, 1, ((-7.0, -1.0), None))
 def test_replacing_a_unit_moves_every_part_within_its_bound(base, one, other, rows, groups, case):
     check([base + one, base + other], rows, groups, case, "replace-one", 0.0)
 
