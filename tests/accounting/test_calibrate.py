@@ -20,7 +20,8 @@ def cost(noise, rate, steps, besides=None, neighbours=None, unit="record"):
     [
         (1.0, 100, None, None, 2),
         (3.0, 10_000, BESIDES, None, 3),
-        (1.0, 100, None, "replace-one", 1),  # each account is an integral
+        # Each account is an integral.
+        pytest.param(1.0, 100, None, "replace-one", 1, marks=pytest.mark.slow),
     ],
 )
 def test_a_sample_rate_is_the_largest_that_fits(noise, steps, besides, neighbours, digits):
