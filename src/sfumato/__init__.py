@@ -355,8 +355,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'sfumato' has no attribute {name!r}")
-    home = import_module(_HOME[name])
-    value = getattr(home, name, None) or import_module(f"{_HOME[name]}.{name}")
+    from sfumato.core.extras import needed_for
+
+    with needed_for(f"sfumato.{name}"):
+        home = import_module(_HOME[name])
+        value = getattr(home, name, None) or import_module(f"{_HOME[name]}.{name}")
     globals()[name] = value
     return value
 

@@ -173,7 +173,7 @@ def test_a_missing_table_says_how_to_get_it(run, monkeypatch):
     for command in ("differencing", "linkage"):
         code, out, err = run(command)
         assert (code, out, err.count("\n")) == (2, "", 1)
-        assert "pip install sfumato[tables]" in err
+        assert "pip install 'sfumato[tables]'" in err
 
 
 @pytest.mark.parametrize("command", ["averaging", "tracing", "differencing", "linkage"])

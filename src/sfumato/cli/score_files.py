@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.core import validation
+from sfumato.core.extras import needed_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -101,10 +102,8 @@ def _of_csv(option: str, path: Path) -> Mapping[str, list[str]]:
 
 
 def _of_parquet(path: Path) -> Mapping[str, list[Any]]:
-    try:
+    with needed_for("a Parquet file"):
         import pyarrow.parquet as parquet
-    except ModuleNotFoundError:
-        raise OSError("a Parquet file needs pyarrow: pip install sfumato[queries]") from None
     return parquet.read_table(path).to_pydict()
 
 

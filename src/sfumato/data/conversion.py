@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sfumato.core import validation
+from sfumato.core.extras import needed_for
 from sfumato.data.delimited import LONGEST_LINE, reading
 
 __all__ = ["Conversion", "convert"]
@@ -83,11 +84,9 @@ def convert(
             No file is written then. The error tells which line it is, and is for the curator.
         OSError: for files that cannot be read or written.
     """
-    try:
+    with needed_for("a Parquet file"):
         import pyarrow as arrow
         import pyarrow.parquet as parquet
-    except ModuleNotFoundError:
-        raise OSError("a Parquet file needs pyarrow: pip install sfumato[queries]") from None
     source = Path(path)
     target = _target(source, out)
     between = _delimiter(source, delimiter)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.core.extras import needed_for
 from sfumato.data.delimited import ENDINGS, files_at, is_delimited, read_columns
 
 __all__ = [
@@ -41,11 +42,9 @@ def table_of(path: Path, names: Sequence[str]) -> dict[str, Any] | None:
 
 def table_of_parquet(path: Path, names: Sequence[str]) -> dict[str, Any]:
     """The columns of a Parquet file; no others are read."""
-    try:
+    with needed_for("a Parquet file"):
         import pyarrow as arrow
         import pyarrow.parquet as parquet
-    except ModuleNotFoundError:
-        raise OSError("a Parquet file needs pyarrow: pip install sfumato[queries]") from None
     _require(names, parquet.read_schema(path).names, path)
     table = parquet.read_table(path, columns=list(names))
     columns: dict[str, Any] = {}

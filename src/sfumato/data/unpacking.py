@@ -19,6 +19,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.core.extras import needed_for
 from sfumato.data.image_facts import ImageFacts
 
 __all__ = ["Unpack", "cifar_binary", "cifar_png", "gzipped", "npm_idx", "sklearn_digits"]
@@ -74,10 +75,8 @@ def cifar_png(facts: ImageFacts, archive: Path) -> dict[str, bytes]:
 
 def sklearn_digits(facts: ImageFacts, folder: Path) -> dict[str, bytes]:
     """scikit-learn's digits: the values 0 to 16 stretched to bytes, the last rows for the test."""
-    try:
+    with needed_for("the data set digits"):
         from sklearn.datasets import load_digits
-    except ModuleNotFoundError as error:
-        raise OSError(f"{error.name} is not installed: pip install sfumato[digits]") from None
     values, target = load_digits(return_X_y=True)
     images = (np.asarray(values).reshape(-1, 8, 8).astype(np.int64) * 255 + 8) // 16
     images, labels = images.astype(np.uint8), np.asarray(target).astype(np.uint8)

@@ -21,8 +21,9 @@ A federation is a work, a noise and a kind of sum; any that make sense go togeth
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sfumato.core.lazy import homes, loader
 
 if TYPE_CHECKING:
     from sfumato.federated.calibrating import calibrated
@@ -52,7 +53,7 @@ _HOMES = {
     "trained_models": "federated_model",
     "works": "ClientUpdates LotGradients SelectedGradients",
 }
-_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+_HOME = homes(_HOMES)
 
 __all__ = [
     "CentralNoise",
@@ -78,12 +79,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'sfumato.federated' has no attribute {name!r}")
-    value = getattr(import_module(f"sfumato.federated.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = loader(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

@@ -26,13 +26,11 @@ from enum import StrEnum
 from typing import Any, ClassVar, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from sfumato.core import validation
 from sfumato.core.kinds import ByKind
 from sfumato.core.randomness import Coins
-from sfumato.learning.dp_sgd.noise import CoinNoise
 
 __all__ = ["CentralNoise", "Law", "LocalNoise", "NoNoise", "Noise", "SharedNoise", "noisy"]
 
@@ -178,5 +176,9 @@ class SharedNoise(Noise):
 
 def noisy(values: Numbers, scales: Numbers, coins: Coins) -> Numbers:
     """Each number plus fresh normal noise of its own standard deviation."""
+    import torch
+
+    from sfumato.learning.dp_sgd.noise import CoinNoise
+
     drawn = CoinNoise(coins).normal(torch.empty(len(values), dtype=torch.float64), 1.0)
     return values + scales * drawn.numpy()

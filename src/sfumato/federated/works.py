@@ -21,24 +21,25 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch.nn import functional as F
 
 from sfumato.core import validation
 from sfumato.core.events import EpsilonDeltaEvent
 from sfumato.core.kinds import ByKind
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.randomness import Coins
-from sfumato.federated.layout import Vector
-from sfumato.federated.local import LocalData
 from sfumato.federated.selective import SelectiveSharing
 from sfumato.learning.dp_sgd.clipping import ROUNDING, Adaptive
 from sfumato.learning.dp_sgd.draws import bernoulli
-from sfumato.learning.dp_sgd.lot_sums import rows_of
+
+if TYPE_CHECKING:
+    import torch
+
+    from sfumato.federated.layout import Vector
+    from sfumato.federated.local import LocalData
 
 __all__ = ["ClientUpdates", "LotGradients", "SelectedGradients", "Work", "clipped_to"]
 
@@ -147,6 +148,8 @@ class ClientUpdates(Work):
 
     def train(self, local: LocalData, generator: torch.Generator) -> None:
         """Local training, in place; without rows there is nothing to do."""
+        import torch
+
         if not local.rows:
             return
         optimizer = torch.optim.SGD(local.parameters.values(), lr=self.rate)
@@ -154,7 +157,7 @@ class ClientUpdates(Work):
             drawn = torch.randint(local.rows, (self.batch_size,), generator=generator)
             x, y = local.inputs[drawn], local.labels[drawn]
             optimizer.zero_grad()
-            F.cross_entropy(local.model(x), y).backward()
+            torch.nn.functional.cross_entropy(local.model(x), y).backward()
             optimizer.step()
 
     def again_clipped(self, received: NDArray[np.float64], clip: float) -> NDArray[np.float64]:
@@ -200,6 +203,8 @@ class LotGradients(Work):
         self, local: LocalData, weights: Vector, clip: float, coins: Coins
     ) -> NDArray[np.float64]:
         """The clipped sum over a fresh Poisson lot."""
+        from sfumato.learning.dp_sgd.lot_sums import rows_of
+
         chosen = bernoulli(local.rows, math.floor(self.lot_rate * 2**64), coins)
         lot = rows_of(chosen, (local.inputs, local.labels))
         found = local.clipped_sum(weights, lot, clip, coins)

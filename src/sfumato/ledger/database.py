@@ -18,6 +18,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 
+from sfumato.core.extras import not_installed
 from sfumato.ledger import schema
 from sfumato.ledger.errors import AlreadyWritten, LedgerError
 from sfumato.ledger.files import LedgerFile
@@ -150,9 +151,7 @@ def _postgresql(place: Place) -> Engine:
     try:
         engine = create_engine(place.url, connect_args=options)
     except (ImportError, NoSuchModuleError):
-        raise LedgerError(
-            "a ledger in PostgreSQL needs psycopg: pip install 'sfumato[postgres]'"
-        ) from None
+        raise LedgerError(not_installed("psycopg", "a ledger in PostgreSQL")) from None
     milliseconds = max(1, round(place.timeout * 1000))
 
     def set_up(connection: Any, _: object) -> None:

@@ -15,8 +15,9 @@ Names are loaded when first used: :mod:`~sfumato.queries.local` needs none of th
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sfumato.core.lazy import homes, loader
 
 if TYPE_CHECKING:
     from sfumato.queries.answers import (
@@ -60,7 +61,7 @@ _HOMES = {
     "parsing": "query_from_dict",
     "protected": "GroupedBy Protected",
 }
-_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+_HOME = homes(_HOMES)
 
 __all__ = [
     "Answer",
@@ -87,19 +88,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'sfumato.queries' has no attribute {name!r}")
-    try:
-        value = getattr(import_module(f"sfumato.queries.{_HOME[name]}"), name)
-    except ModuleNotFoundError as error:
-        if error.name in ("ibis", "sqlglot", "pyarrow", "duckdb"):
-            raise ImportError(
-                f"private statistics over tables need {error.name}: pip install 'sfumato[queries]'"
-            ) from error
-        raise
-    globals()[name] = value
-    return value
+__getattr__ = loader(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

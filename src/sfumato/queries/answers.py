@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sfumato.core.extras import needed_for
 from sfumato.core.guarantee import Guarantee, round_up
 from sfumato.core.html import facts_table
 from sfumato.core.records import NOT_PRIVATE
@@ -225,14 +226,16 @@ class Answer:
 
     def to_pandas(self) -> Any:
         """A pandas frame, one row a cell."""
-        import pandas as pd
+        with needed_for("to_pandas"):
+            import pandas as pd
 
         columns: Any = [*_key_columns(self.key_names), "value", "low", "high"]
         return pd.DataFrame(self.rows(), columns=columns)
 
     def to_polars(self) -> Any:
         """A Polars frame, one row a cell."""
-        import polars as pl
+        with needed_for("to_polars"):
+            import polars as pl
 
         rows = self.rows()
         return pl.DataFrame(

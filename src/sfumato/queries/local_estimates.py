@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from sfumato.core.extras import needed_for
 from sfumato.core.guarantee import Guarantee
 from sfumato.mechanisms.randomized_response import RandomizedResponse
 
@@ -202,11 +203,6 @@ def laplace_sum_quantile(n: int, level: float) -> float:
 
 
 def _frame(rows: list[dict[str, Any]], columns: str) -> DataFrame:
-    try:
+    with needed_for("to_frame"):
         import pandas
-    except ModuleNotFoundError:
-        raise ValueError(
-            "to_frame needs pandas, which is not installed: pip install sfumato[queries], "
-            "or use to_dict"
-        ) from None
     return pandas.DataFrame(rows, columns=pandas.Index(columns.split()))

@@ -19,12 +19,11 @@ unless the environment says otherwise: Flower reads these names when it is first
 
 from __future__ import annotations
 
-import importlib.util
 import os
 
+from sfumato.core.extras import require
 from sfumato.federated.flower.quiet import QUIET
 
-if importlib.util.find_spec("flwr") is None:
-    raise ImportError("Flower is not installed: pip install 'sfumato[flower]'")
+require("flwr")
 for _name, _value in QUIET.items():
     os.environ.setdefault(_name, _value)

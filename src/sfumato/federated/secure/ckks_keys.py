@@ -22,12 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.core import validation
+from sfumato.core.extras import needed_for
 from sfumato.federated.wire import Malformed
 
-try:
+with needed_for("a sum under CKKS"):
     import tenseal
-except ImportError as error:  # pragma: no cover
-    raise ImportError("CKKS sums need TenSEAL: pip install 'sfumato[homomorphic]'") from error
 
 __all__ = ["SLOTS", "CkksKeys", "CkksPublic", "CkksSettings"]
 

@@ -31,9 +31,10 @@ from dataclasses import dataclass
 from typing import Self, final
 
 from sfumato.core import validation
+from sfumato.core.extras import needed_for
 from sfumato.federated.wire import Malformed
 
-try:
+with needed_for("a secure sum"):
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (
         Ed25519PrivateKey,
@@ -42,8 +43,6 @@ try:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-except ImportError as error:  # pragma: no cover
-    raise ImportError("secure sums need cryptography: pip install 'sfumato[federated]'") from error
 
 __all__ = ["Advert", "Directory", "IdentityKey", "SessionKeys", "derive", "digest", "encode"]
 

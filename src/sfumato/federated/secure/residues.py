@@ -18,12 +18,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.core import validation
+from sfumato.core.extras import needed_for
 
-try:
+with needed_for("a secure sum"):
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-except ImportError as error:  # pragma: no cover
-    raise ImportError("secure sums need cryptography: pip install 'sfumato[federated]'") from error
 
 __all__ = [
     "Residues",

@@ -18,26 +18,51 @@ here                    Abadi et al., arXiv:1607.00133
 ``noise_multiplier``    sigma
 ``steps``               T
 ======================  ==================================================
+
+Names are loaded when first used: lots, clipping, plans and correlations are arithmetic, and need
+no torch.
 """
 
-from sfumato.learning.dp_sgd.clipping import Adaptive, Automatic, Clipping, Flat, PerLayer
-from sfumato.learning.dp_sgd.correlated.errors import PrefixError, best_bands, prefix_error
-from sfumato.learning.dp_sgd.correlated.strategies import (
-    BandedNoise,
-    BufferedNoise,
-    Correlation,
-    IndependentNoise,
-    TreeNoise,
-)
-from sfumato.learning.dp_sgd.errors import TrainingError
-from sfumato.learning.dp_sgd.in_order import InOrder
-from sfumato.learning.dp_sgd.lots import FixedSizeLots, Lots, PoissonLots, ShuffledLots
-from sfumato.learning.dp_sgd.noise import ChaChaNoise, CoinNoise, NoiseSource, TorchNoise
-from sfumato.learning.dp_sgd.padding import PadTo
-from sfumato.learning.dp_sgd.plan import TrainingPlan
-from sfumato.learning.dp_sgd.schedules import NoiseSchedule
-from sfumato.learning.dp_sgd.streamed_lots import CyclicPoissonLots, StreamedLots
-from sfumato.learning.dp_sgd.trainer import DPSGD
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sfumato.core.lazy import homes, loader
+
+if TYPE_CHECKING:
+    from sfumato.learning.dp_sgd.clipping import Adaptive, Automatic, Clipping, Flat, PerLayer
+    from sfumato.learning.dp_sgd.correlated.errors import PrefixError, best_bands, prefix_error
+    from sfumato.learning.dp_sgd.correlated.strategies import (
+        BandedNoise,
+        BufferedNoise,
+        Correlation,
+        IndependentNoise,
+        TreeNoise,
+    )
+    from sfumato.learning.dp_sgd.errors import TrainingError
+    from sfumato.learning.dp_sgd.in_order import InOrder
+    from sfumato.learning.dp_sgd.lots import FixedSizeLots, Lots, PoissonLots, ShuffledLots
+    from sfumato.learning.dp_sgd.noise import ChaChaNoise, CoinNoise, NoiseSource, TorchNoise
+    from sfumato.learning.dp_sgd.padding import PadTo
+    from sfumato.learning.dp_sgd.plan import TrainingPlan
+    from sfumato.learning.dp_sgd.schedules import NoiseSchedule
+    from sfumato.learning.dp_sgd.streamed_lots import CyclicPoissonLots, StreamedLots
+    from sfumato.learning.dp_sgd.trainer import DPSGD
+
+_HOMES = {
+    "clipping": "Adaptive Automatic Clipping Flat PerLayer",
+    "correlated.errors": "PrefixError best_bands prefix_error",
+    "correlated.strategies": "BandedNoise BufferedNoise Correlation IndependentNoise TreeNoise",
+    "errors": "TrainingError",
+    "in_order": "InOrder",
+    "lots": "FixedSizeLots Lots PoissonLots ShuffledLots",
+    "noise": "ChaChaNoise CoinNoise NoiseSource TorchNoise",
+    "padding": "PadTo",
+    "plan": "TrainingPlan",
+    "schedules": "NoiseSchedule",
+    "streamed_lots": "CyclicPoissonLots StreamedLots",
+    "trainer": "DPSGD",
+}
 
 __all__ = [
     "DPSGD",
@@ -70,3 +95,9 @@ __all__ = [
     "best_bands",
     "prefix_error",
 ]
+
+__getattr__ = loader(__name__, homes(_HOMES))
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
