@@ -126,7 +126,7 @@ def test_plots_are_written(folder, capsys):
         ("sum city 0 1 --epsilon nope", "not a valid float"),
         ("count --where age>1;DROP --epsilon 0.1", "one condition"),
         ("histogram age --epsilon 0.1", "must be public"),
-        ("ask missing.json", "cannot read questions"),
+        ("ask missing.json", "missing.json: No such file"),
         ("nonsense", "No such command"),
     ],
 )

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfumato.core.json_files import parsed
 from sfumato.reports.facts import (
     NotOnRecord,
     Sources,
@@ -14,7 +15,6 @@ from sfumato.reports.facts import (
     delta_text,
     epsilon_text,
     number_text,
-    parsed,
     per_cent_text,
     plain_text,
     pointer,
@@ -79,7 +79,7 @@ def test_files_are_read_by_name_alone(tmp_path):
 
 @pytest.mark.parametrize("text", ["NaN", "[Infinity]", '{"a": -Infinity}', "", "{", "1 2"])
 def test_json_is_strict(text):
-    with pytest.raises(ValueError, match=r"no number in JSON|Expecting|Extra data"):
+    with pytest.raises(ValueError, match=r"no number in JSON|is no JSON"):
         parsed(text)
 
 

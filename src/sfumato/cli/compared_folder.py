@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sfumato.core.json_files import read_json
+
 __all__ = ["comparison_in"]
 
 _CLAIM, _LOCK = "comparison.json", ".lock"
@@ -73,7 +75,7 @@ def _check(folder: Path, wanted: dict[str, Any]) -> None:
                 f"{folder} holds other things: give another folder"
             )
         return
-    there = json.loads(claim.read_text())
+    there = read_json(claim)
     if there != wanted:
         raise ValueError(
             f"out must be new, or hold the same comparison, but the one in {folder} has "

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sfumato.core.json_files import read_json
+
 if TYPE_CHECKING:
     from sfumato.core.events import Event
 
@@ -15,15 +17,12 @@ def read_events(path: Path) -> list[Event]:
     """One event, or those of a list.
 
     Raises:
-        ValueError: if the file cannot be read, holds none, or a bad one.
+        ValueError: if the file is no JSON, holds no event, or a bad one.
+        OSError: if it cannot be read.
     """
     from sfumato.core.events import event_from_dict
-    from sfumato.reports.facts import parsed
 
-    try:
-        data: Any = parsed(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"cannot read events from {str(path)!r}: {error}") from error
+    data: Any = read_json(path)
     if isinstance(data, dict):
         data = [data]
     if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +11,7 @@ from typing import Any, final
 from sfumato.accounting import Accountant, account
 from sfumato.cli.output import console, plain_table, print_json
 from sfumato.core import validation
+from sfumato.core.json_files import read_json
 from sfumato.learning.pate.aggregators import Aggregator
 from sfumato.learning.pate.named import AGGREGATORS, CHECK_RATIO, aggregator_called
 from sfumato.learning.pate.plan import AnswerPlan
@@ -280,11 +280,11 @@ def assumed_agreement(text: str, rows: int) -> Callable[[int], Assumed]:
 
 def _from_file(path: Path) -> Callable[[int], Assumed]:
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        held = read_json(path)
+    except OSError as error:
         raise ValueError(
             f"agreement must be mnist, shares with commas between (0.95,0.8) or a JSON file, and "
-            f"{str(path)!r} cannot be read: {error}"
+            f"{str(path)!r} cannot be read: {error.strerror}"
         ) from error
     if not isinstance(held, dict):
         everywhere = _rows_of(held, path)

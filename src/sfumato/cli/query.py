@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,6 +37,7 @@ from sfumato.cli.query_table import (
     show_answers,
     show_preview,
 )
+from sfumato.core.json_files import read_json
 
 if TYPE_CHECKING:
     from sfumato.queries.base import Query
@@ -316,10 +316,7 @@ def preview(context: typer.Context, path: Requests, as_json: AsJson = False) -> 
 def _read_questions(path: Path) -> list[Query]:
     from sfumato.queries import query_from_dict
 
-    try:
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"cannot read questions from {str(path)!r}: {error}") from error
+    data: Any = read_json(path)
     listed = data if isinstance(data, list) else [data]
     if not listed or not all(isinstance(item, dict) for item in listed):
         raise ValueError(f"{str(path)!r} must hold a list of questions")

@@ -12,6 +12,7 @@ import typer
 
 from sfumato.cli.options import AsJson
 from sfumato.cli.output import console, print_json, working
+from sfumato.core.json_files import read_json
 
 if TYPE_CHECKING:
     from sfumato.reports.documents import Document
@@ -142,12 +143,9 @@ def _answer(path: Path, name: str) -> Sources:
         ValueError: if it is nothing that was released.
     """
     from sfumato.reports.card import fingerprint
-    from sfumato.reports.facts import Sources, parsed
+    from sfumato.reports.facts import Sources
 
-    try:
-        found: Any = parsed(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} must be JSON, but is not: {error}") from None
+    found: Any = read_json(path)
     several: Any = found.get("answers") if isinstance(found, dict) else None
     for one in several if isinstance(several, list) and several else [found]:
         released = isinstance(one, dict) and {"query", "rows"} <= one.keys()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sfumato.cli.options import AsJson
 from sfumato.cli.output import console, plain_table, print_json, working
+from sfumato.cli.train_like import recorded
 from sfumato.cli.train_options import (
     Budget,
     Chosen,
@@ -182,20 +182,14 @@ def _recipe(declared: Declaration | None, said: dict[str, Any]) -> ErmRecipe:
 
 def _like(path: Path, said: dict[str, Any]) -> tuple[ErmRecipe, int | None]:
     """The recipe on record, and of how many first rows."""
-    from sfumato.core import validation
     from sfumato.learning.erm.recipe import ErmRecipe
 
     for name in (*_CHANGES, "features", "feature_option", "rows", "tuned_on"):
         if said[name] is not None:
             option = name.replace("_", "-")
             raise ValueError(f"--{option} must be left out with --like, which takes a recipe as is")
-    at = path / "record.json" if path.is_dir() else path
-    try:
-        record = json.loads(at.read_text(encoding="utf-8"))
-        recipe = ErmRecipe.from_dict(record["parameters"]["recipe"])
-        return recipe, record["facts"]["data"].get("rows")
-    except (OSError, KeyError, TypeError, json.JSONDecodeError):
-        validation.fail("like", "the record.json of a run of erm", str(path))
+    recipe, facts = recorded(path, "erm", ErmRecipe.from_dict)
+    return recipe, facts.get("rows")
 
 
 # --- what is said ---------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +16,7 @@ from sfumato.cli.train_label_numbers import (
     tell_number_plan,
     tell_numbers,
 )
+from sfumato.cli.train_like import recorded
 from sfumato.cli.train_options import (
     Budget,
     Chosen,
@@ -264,16 +264,8 @@ def _like(path: Path, said: dict[str, Any]) -> tuple[LabelRecipe | NumberRecipe,
         if said[name] is not None:
             option = "--" + name.replace("_", "-")
             raise ValueError(f"{option} must be left out with --like, which takes a recipe as is")
-    file = path / "record.json" if path.is_dir() else path
-    try:
-        record = json.loads(file.read_text())
-        facts, method = record["facts"]["data"], record["method"]
-        if method != "label-dp":
-            validation.fail("like", "the record of a run of label-dp", f"one of {method}")
-        recipe = read_recipe(record["parameters"]["recipe"])
-        return recipe, facts.get("rows"), facts["name"]
-    except (KeyError, TypeError, json.JSONDecodeError):
-        validation.fail("like", "the record.json of a run", str(path))
+    recipe, facts = recorded(path, "label-dp", read_recipe)
+    return recipe, facts.get("rows"), facts["name"]
 
 
 # --- what is said ---------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from sfumato.cli.output import print_json
 from sfumato.cli.train_options import named_values
 from sfumato.cli.train_telling import error_rows, print_facts, print_finished
 from sfumato.core import validation
+from sfumato.core.json_files import read_json
 
 if TYPE_CHECKING:
     from sfumato.data import Dataset
@@ -87,8 +87,8 @@ def number_recipe(data: Dataset, said: Mapping[str, Any]) -> NumberRecipe:
 def _prior(path: Path) -> tuple[float, ...]:
     """A public guess, from a file: a JSON list of numbers."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError):
+        found = read_json(path)
+    except ValueError:
         found = None
     if not isinstance(found, list) or not found:
         validation.fail("prior", "a file with a JSON list of probabilities, one a point", str(path))

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sfumato.core import validation
 from sfumato.core.functions import names_function
+from sfumato.core.json_files import read_json
 
 if TYPE_CHECKING:
     from sfumato.data import Dataset, Declaration
     from sfumato.learning.pate.recipe import PateRecipe
     from sfumato.learning.recipes import Recipe
 
-__all__ = ["Like", "PateLike", "read_like", "read_pate_like"]
+_Recipe = TypeVar("_Recipe")
+
+__all__ = ["Like", "PateLike", "read_like", "read_pate_like", "recorded"]
 
 _BESIDE = {
     "analyst", "as_json", "canary_kind", "checkpoint_every", "compile", "data", "dataset",
@@ -112,12 +114,8 @@ def read_pate_like(path: Path, said: Mapping[str, Any]) -> PateLike:
     from sfumato.learning.pate.recipe import PateRecipe
 
     _refuse_more(said, _BESIDE_PATE)
-    try:
-        recorded, facts = _recorded(path, "pate")
-        recipe = PateRecipe.from_dict(recorded)
-        return PateLike(recipe, facts.get("rows"), facts["name"])
-    except (KeyError, TypeError, json.JSONDecodeError):
-        validation.fail("like", "the record.json of a run", str(path))
+    recipe, facts = recorded(path, "pate", PateRecipe.from_dict)
+    return PateLike(recipe, facts.get("rows"), facts["name"])
 
 
 def read_like(path: Path, said: Mapping[str, Any]) -> Like:
@@ -133,12 +131,8 @@ def read_like(path: Path, said: Mapping[str, Any]) -> Like:
     from sfumato.learning.recipes.recipe import Recipe
 
     _refuse_more(said, _BESIDE | {"model"})  # which is looked at below
-    try:
-        recorded, facts = _recorded(path, "dp-sgd")
-        recipe = Recipe.from_dict(recorded)
-        size, rows, name = facts["public_size"], facts.get("rows"), facts["name"]
-    except (KeyError, TypeError, json.JSONDecodeError):
-        validation.fail("like", "the record.json of a run", str(path))
+    recipe, facts = recorded(path, "dp-sgd", Recipe.from_dict)
+    size, rows, name = facts["public_size"], facts.get("rows"), facts["name"]
     if said.get("model") not in (None, recipe.model):
         raise ValueError("--model must be left out with --like, which takes a recipe as it is")
     if names_function(recipe.model) and said.get("model") is None:
@@ -157,11 +151,29 @@ def _refuse_more(said: Mapping[str, Any], beside: set[str]) -> None:
         raise ValueError(f"{option} must be left out with --like, which takes a recipe as it is")
 
 
-def _recorded(path: Path, method: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The recipe, and what is said of the data, in a record of this method."""
+def recorded(
+    path: Path, method: str, read: Callable[[Mapping[str, Any]], _Recipe]
+) -> tuple[_Recipe, dict[str, Any]]:
+    """The recipe in a record of this method, as ``read`` makes it, and what is said of the data.
+
+    Args:
+        path: of a record, or of a run's folder.
+        method: the method on record.
+        read: from JSON to a recipe.
+
+    Raises:
+        ValueError: for anything else.
+    """
     file = path / "record.json" if path.is_dir() else path
-    record = json.loads(file.read_text())
-    recipe, facts, known = record["parameters"]["recipe"], record["facts"]["data"], record["method"]
-    if known != method:
+    try:
+        record = read_json(file)
+        known, recipe = record["method"], record["parameters"].get("recipe")
+        facts = {"name": None, "public_size": None} | record["facts"]["data"]
+        made = read(recipe) if known == method else None
+    except OSError as error:
+        validation.fail("like", f"a record.json that can be read ({error.strerror})", str(path))
+    except (KeyError, TypeError, AttributeError):
+        validation.fail("like", f"the record.json of a run of {method}", str(path))
+    if made is None:
         validation.fail("like", f"the record of a run of {method}", f"one of {known}")
-    return recipe, facts
+    return made, facts

@@ -25,7 +25,6 @@ of records that is not the true one is no error, since the true one may be priva
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.core import validation
+from sfumato.core.json_files import parsed, read_text
 from sfumato.data.declared import Features, Pictures
 from sfumato.data.declared_values import OTHER_KEYS, declared_from_dict, declared_to_dict
 
@@ -155,20 +155,10 @@ def read_declaration(path: Path | str) -> Declaration:
 
 
 def _parsed(path: Path) -> Mapping[str, Any]:
-    text = path.read_text(encoding="utf-8-sig")
+    text = read_text(path)
     if path.suffix.lower() == ".toml":
         return tomllib.loads(text)
-    said = json.loads(text, object_pairs_hook=_unique)
+    said = parsed(text)
     if not isinstance(said, dict):
         validation.fail("a declaration", "one JSON object", said)
     return said
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of these pairs; a key that is said twice could mean either."""
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"key {twice!r} of the declaration must be there once, got it twice")
-    return made

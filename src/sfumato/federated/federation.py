@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from sfumato.core import validation
 from sfumato.core.guarantee import Guarantee
+from sfumato.core.json_files import read_json
 from sfumato.federated import views
 from sfumato.federated.noises import CentralNoise, LocalNoise, Noise, NoNoise, SharedNoise
 from sfumato.federated.sums import HiddenSum, MaskedSum, PlainSum, Sums
@@ -181,13 +182,13 @@ class Federation:
             ValueError: if it holds none.
         """
         try:
-            return cls.from_dict(json.loads(Path(path).read_text()))
+            return cls.from_dict(read_json(path))
         except FileNotFoundError:
             raise ValueError(
                 f"there is no federation file at {path}: sfumato federate plan {path} makes one, "
                 "and every member gets a copy"
             ) from None
-        except (json.JSONDecodeError, TypeError, KeyError) as error:
+        except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"{path} must hold a federation, but does not: {error}") from None
 
     def save(self, path: str | Path) -> None:

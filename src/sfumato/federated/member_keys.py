@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import final
 
 from sfumato.core import validation
+from sfumato.core.json_files import read_json
 from sfumato.federated.flower.node_keys import make_node_key
 from sfumato.federated.secure.keys import Directory, IdentityKey
 from sfumato.learning.durable import write_whole
@@ -110,7 +111,7 @@ def read_directory(path: str | Path) -> Directory:
         ValueError: if the file holds no directory.
     """
     try:
-        return _directory(json.loads(Path(path).read_bytes()))
+        return _directory(read_json(path))
     except (ValueError, TypeError, AttributeError, IsADirectoryError) as error:
         raise ValueError(
             f"{path} must be a directory of members' keys (sfumato federate directory {path} "
@@ -125,7 +126,7 @@ def _directory(held: dict[str, str]) -> Directory:
 def _public(path: Path) -> dict[str, str]:
     """Name and key of an ``identity.pub``."""
     try:
-        held = json.loads(path.read_bytes())
+        held = read_json(path)
         return {"name": held["name"], "key": bytes.fromhex(held["key"]).hex()}
     except (ValueError, TypeError, KeyError, IsADirectoryError):
         raise ValueError(

@@ -16,16 +16,16 @@ be shown: asking for it raises :class:`NotOnRecord`, and the report says so inst
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
 from pathlib import Path
-from typing import Any, cast, final
+from typing import Any, final
 
 from sfumato.core.guarantee import round_down, round_up
+from sfumato.core.json_files import read_json
 
 __all__ = [
     "Fact",
@@ -38,14 +38,11 @@ __all__ = [
     "epsilon_text",
     "interval_texts",
     "number_text",
-    "parsed",
     "per_cent_text",
     "plain_text",
     "pointer",
 ]
 
-_DEEPEST = 100
-_TOO_DEEP = f"it is nested more than {_DEEPEST} deep: state repetition of events as a count"
 _UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 
 
@@ -98,10 +95,7 @@ class Sources:
             path = Path(folder) / name
             if not path.is_file():
                 continue
-            try:
-                found[name] = parsed(path.read_text(encoding="utf-8"))
-            except ValueError as error:
-                raise ValueError(f"{path} must be JSON, but is not: {error}") from None
+            found[name] = read_json(path)
         return cls(found, origin)
 
     @property
@@ -172,44 +166,6 @@ class Sources:
     def full(self, place: str) -> str:
         """The place with its origin, as facts name it."""
         return f"{self.origin}/{place}" if self.origin else place
-
-
-def parsed(text: str) -> Any:
-    """JSON in the strict sense, in which each key has one value.
-
-    Raises:
-        ValueError: for anything else, NaN and infinities, keys that are there twice (readers differ
-            in which of the values counts) and what is nested too deeply included.
-    """
-
-    def refuse(name: str) -> None:
-        raise ValueError(f"{name} is no number in JSON")
-
-    try:
-        found = json.loads(text, parse_constant=refuse, object_pairs_hook=_with_single_keys)
-    except RecursionError:
-        raise ValueError(_TOO_DEEP) from None
-    level = [found]
-    for _ in range(_DEEPEST):
-        level = [part for value in level for part in _parts(value)]
-    if level:
-        raise ValueError(_TOO_DEEP)
-    return found
-
-
-def _with_single_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twice!r} is there more than once in one object: keep one")
-    return found
-
-
-def _parts(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return [*cast("dict[str, Any]", value).values()]
-    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def pointer(key: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from sfumato.core.json_files import read_json
 from sfumato.core.records import Record
 from sfumato.learning.erm.rows import RowScaling
 
@@ -60,7 +61,7 @@ def load(kind: type[_Estimator], folder: str | Path) -> _Estimator:
     path = Path(folder)
     if not (path / _FACTS).is_file():
         raise ValueError(f"folder must hold an estimator ({_FACTS}), got {str(path)!r}")
-    facts = json.loads((path / _FACTS).read_text(encoding="utf-8"))
+    facts = read_json(path / _FACTS)
     if facts["estimator"] != kind.__name__:
         raise ValueError(
             f"folder must hold a {kind.__name__}, got a {facts['estimator']} in {str(path)!r}"

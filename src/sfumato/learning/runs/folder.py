@@ -26,6 +26,7 @@ from typing import Any, final
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from sfumato.core.json_files import read_json
 from sfumato.learning.durable import write_whole
 
 __all__ = ["RunFolder"]
@@ -164,7 +165,7 @@ class RunFolder:
         """
         if not self.finished:
             raise ValueError(f"{self.path} must hold a finished run, but has no {_RECORD}")
-        return json.loads(self.record_file.read_text())
+        return read_json(self.record_file)
 
     def write_model(self, tensors: Mapping[str, Tensor]) -> None:
         """The trained weights."""
@@ -180,7 +181,7 @@ class RunFolder:
 
     def read_curator(self, name: str) -> Any:
         """What :meth:`write_curator` wrote."""
-        return json.loads((self.curator / name).read_text())
+        return read_json(self.curator / name)
 
     def write_curator_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         """Safetensors, for the owner."""
