@@ -148,13 +148,16 @@ def _run(
     if data is not None:
         loaded = _dataset(data, declared, test, numbers)
     else:
+        if declared is not None:
+            raise ValueError("--declared must be given with --data: the run knows its own")
         request = run.folder.request()
         if "source" not in request:
             raise ValueError(f"the run in {path} was begun in Python: say on what with --data")
         source = request["source"]
         said = source["declared"]
         known = None if said is None else Declaration.from_dict(said)
-        loaded = _loaded(source["data"], known, source["test"], numbers)
+        tested = source["test"] if test is None else test
+        loaded = _loaded(source["data"], known, tested, numbers)
     target = Target.of_module(run.model, str(path))
     if run.record.method == PATE:
         seen = _taught(run.folder, run.recipe, loaded)

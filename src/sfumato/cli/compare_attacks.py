@@ -18,6 +18,7 @@ from sfumato.cli.membership import reports_table
 from sfumato.cli.options import AsJson
 from sfumato.cli.output import console, kept_for_later, working
 from sfumato.cli.statistics_attacks import CURATOR, below, show
+from sfumato.cli.train_options import device_called
 
 if TYPE_CHECKING:
     from torch import nn
@@ -108,17 +109,10 @@ def _write(folder: Path, found: dict[str, Any], html: str) -> None:
 
 
 def _device(name: str, half: bool) -> str:
-    import torch
-
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError):  # unknown to torch, or not in this machine
-        raise ValueError(f"device must be cpu, cuda or auto, and there, got {name!r}") from None
-    if half and not name.startswith("cuda"):
-        raise ValueError(f"half is for a GPU, but the device is {name}: leave out --half")
-    return name
+    found = device_called(name)
+    if half and not found.startswith("cuda"):
+        raise ValueError(f"half is for a GPU, but the device is {found}: leave out --half")
+    return found
 
 
 # --- what is to be done -------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from sfumato.cli.defence_options import DEFENCES, parsed_defences
 from sfumato.cli.options import AsJson, Plot
 from sfumato.cli.output import number, plain_table, working
 from sfumato.cli.statistics_attacks import CURATOR, below, show
+from sfumato.cli.train_options import device_called
 from sfumato.core import validation
 from sfumato.core.pictures import pack_pictures
 
@@ -124,7 +125,8 @@ def gradients(
     scenarios = [(text, parsed_defences(text, delta)) for text in defence or ["none"]]
     how = _matching(method, iterations, trials, variation)
     with working("inverting gradients"):
-        what, module = _attacked(network, run, model, data, declared, test, trust, seed, device)
+        place = device_called(device)
+        what, module = _attacked(network, run, model, data, declared, test, trust, seed, place)
         images, labels = _batch(what, validation.count("batch", batch), seed)
         found = [
             _scenario(module, images, labels, text, chosen, how, known_labels, delta, seed)

@@ -14,6 +14,7 @@ from rich.console import Group
 from sfumato.cli.event_files import read_events
 from sfumato.cli.options import AsJson, Plot, Unit
 from sfumato.cli.output import console, number, plain_table, print_json, working
+from sfumato.core.json_files import read_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -292,7 +293,7 @@ def _kept(head: str) -> str:
     """The content of a file, or a hash."""
     path = Path(head)
     if path.is_file():
-        return path.read_text(encoding="utf-8").strip()
+        return read_text(path).strip()
     if re.fullmatch("[0-9a-f]{64}", head):
         return head
     raise ValueError(f"--head must be a file, or a hash of 64 hexadecimal digits, got {head!r}")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Annotated
 
 import click
@@ -13,6 +16,8 @@ from sfumato import __version__
 from sfumato.cli import account, attack, audit, calibrate, data, federate, ledger, query, train
 from sfumato.cli.compare import compare
 from sfumato.cli.demo import demo
+from sfumato.cli.errors import in_a_line
+from sfumato.cli.options import bound_seeds
 from sfumato.cli.output import console
 from sfumato.cli.pretrain import pretrain
 from sfumato.cli.report import report
@@ -59,31 +64,46 @@ def root(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs the command; a bad parameter is one line on standard error and exit code 2.
+    """Runs the command; whatever goes wrong is one line on standard error, and exit code 1 or 2.
 
-    ``SFUMATO_DEBUG=1`` lets the exception through, with its traceback.
+    2 is for what was typed, given or missing; 1 for what sfumato did not expect, which is a
+    mistake of its own. ``SFUMATO_DEBUG=1`` lets the exception through, with its traceback.
     """
     command = typer.main.get_command(app)
+    bound_seeds(command)
     try:
-        code = command.main(args=arguments, prog_name="sfumato", standalone_mode=False)
+        with _warnings_in_lines():
+            code = command.main(args=arguments, prog_name="sfumato", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as help_text:
         sys.stdout.write(f"{help_text.format_message()}\n")
         code = 2
     except click.ClickException as error:
-        _fail(error.format_message())
+        _say(error.format_message())
         code = 2
     except click.Abort:
-        _fail("interrupted")
+        _say("interrupted")
         code = 130
-    except (ValueError, OSError) as error:
+    except Exception as error:
         if os.environ.get("SFUMATO_DEBUG"):
             raise
-        _fail(str(error))
-        code = 2
+        code, told = in_a_line(error)
+        _say(told)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _fail(message: str) -> None:
+@contextmanager
+def _warnings_in_lines() -> Generator[None]:
+    """A warning is a line, too, without the place in the code where it was given."""
+
+    def show(message: Warning | str, *_: object) -> None:
+        _say(f"note: {message}")
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
+
+
+def _say(message: str) -> None:
     line = " ".join(message.split())
     console(stderr=True).print(f"sfumato: {line}", markup=False, soft_wrap=True)
 

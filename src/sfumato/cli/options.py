@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import click
 import typer
 
 _FORMATS = (".png", ".svg", ".pdf")
@@ -12,10 +13,17 @@ _FORMATS = (".png", ".svg", ".pdf")
 
 def _whole(text: str | int) -> int:
     """A whole number, written 10000 or 1e4."""
-    number = float(text)
-    if number != int(number):
-        raise ValueError(f"{text!r} is not a whole number")
-    return int(number)
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        number = float(text)
+        if number == int(number):
+            return int(number)
+    except (ValueError, OverflowError):
+        pass
+    raise ValueError(f"{text!r} is not a whole number")
 
 
 def _plot_path(path: Path | None) -> Path | None:
@@ -23,6 +31,25 @@ def _plot_path(path: Path | None) -> Path | None:
     if path is not None and path.suffix.lower() not in _FORMATS:
         raise ValueError(f"plot file must end in {', '.join(_FORMATS)}, got {str(path)!r}")
     return path
+
+
+class _Seed(click.types.IntParamType):
+    """What every generator takes: Python's, NumPy's and PyTorch's."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        seed = super().convert(value, param, ctx)
+        if not 0 <= seed < 2**63:
+            self.fail(f"a seed must be a whole number from 0 to 2^63 - 1, got {seed}", param, ctx)
+        return seed
+
+
+def bound_seeds(command: click.Command) -> None:
+    """Every option ``--seed`` of the command and of those in it takes what generators take."""
+    for parameter in command.params:
+        if parameter.name == "seed":
+            parameter.type = _Seed()
+    for inner in getattr(command, "commands", {}).values():
+        bound_seeds(inner)
 
 
 __all__ = [
@@ -36,6 +63,7 @@ __all__ = [
     "SampleRate",
     "Steps",
     "Unit",
+    "bound_seeds",
 ]
 
 NoiseMultiplier = Annotated[

@@ -264,9 +264,11 @@ def device_called(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        torch.empty(0, device=name)
+        there = torch.empty(0, device=name).device.type != "meta"  # which computes nothing
     except (RuntimeError, AssertionError):  # unknown to torch, or not in this machine
-        raise ValueError(f"device must be cpu, cuda or auto, and there, got {name!r}") from None
+        there = False
+    if not there:
+        raise ValueError(f"device must be cpu, cuda or auto, and there, got {name!r}")
     return name
 
 
