@@ -217,3 +217,8 @@ def test_rates_that_are_named_are_exact():
     for rate in rates:
         exact = stats.norm.cdf(stats.norm.ppf(rate) + 1.0)
         assert profile.power_at(rate) == pytest.approx(exact, rel=2e-5)
+
+
+def test_noise_beyond_floating_point_is_refused():
+    with pytest.raises(ValueError, match=r"noise_multiplier must be at least 1e-100"):
+        sf.privacy_profile(events.GaussianEvent(1e-320), [1e-5])

@@ -52,3 +52,11 @@ def test_least_epsilon_at_the_ends():
     assert least_epsilon(lambda e: -5.0 - e, 0.0) == math.inf
     assert least_epsilon(lambda e: -5.0 - e, 0.5) == 0.0
     assert least_epsilon(lambda e: -e, math.exp(-7)) == pytest.approx(7)
+
+
+@pytest.mark.parametrize("guess", [math.inf, 0.0, 1.0])
+def test_a_search_without_an_end_is_refused(guess):
+    with pytest.raises(ValueError, match="within the range of floating point"):
+        least(lambda x: 1.0, guess)
+    with pytest.raises(ValueError, match="within the range of floating point"):
+        least(lambda x: -1.0, guess)

@@ -70,6 +70,8 @@ BAD_QUESTIONS = [
     (lambda t: t.count(epsilon=1, confidence=1), "confidence must be .*, got 1"),
     (lambda t: t.count(epsilon=1, confidence=0), "confidence must be .*, got 0"),
     (lambda t: t.count(epsilon=1, confidence=95), "confidence must be .*, got 95"),
+    (lambda t: t.count(epsilon=1, confidence=1e-320), "confidence must be between 1e-09 and"),
+    (lambda t: t.count(epsilon=1, confidence=1 - 1e-16), "confidence must be between 1e-09 and"),
     (lambda t: t.sum("salary", 0, 1, epsilon=1), "column must be one of person_id, city.*'salary'"),
     (lambda t: t.sum("city", 0, 1, epsilon=1), None),  # text is read as numbers in DuckDB
     (lambda t: t.sum("day", 0, 1, epsilon=1), "'day' must be numeric, got date"),

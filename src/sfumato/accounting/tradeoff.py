@@ -30,6 +30,8 @@ from sfumato.core.guarantee import Guarantee, round_up
 from sfumato.core.html import facts_table
 from sfumato.core.neighbours import Neighbours
 
+_LEAST_NOISE = 1e-100  # below it squares of 1 / noise leave floating point
+
 __all__ = ["DEFAULT_DELTAS", "PrivacyProfile", "privacy_profile"]
 
 DEFAULT_DELTAS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
@@ -136,7 +138,10 @@ def _delta_curve(event: Event, relation: Neighbours) -> tuple[Floats, Floats]:
     if not atoms:
         return np.zeros(1), np.zeros(1)
     if len(atoms) == 1 and isinstance(atoms[0][0], GaussianEvent):
-        mu = 1 / atoms[0][0].noise_multiplier
+        noise = atoms[0][0].noise_multiplier
+        if noise < _LEAST_NOISE:
+            validation.fail("noise_multiplier", f"at least {_LEAST_NOISE:g}", noise)
+        mu = 1 / noise
         epsilons = np.linspace(0.0, mu**2 / 2 + 9 * mu, 4001)
         return epsilons, np.array([gaussian_delta(1 / mu, float(e)) for e in epsilons])
     try:

@@ -29,6 +29,10 @@ __all__ = [
 _MARGIN = 1e-10  # in ln(delta): hundreds of times the error with which it is computed
 
 
+_TOO_FAR = "epsilon, sensitivity and noise must be within the range of floating point of each other"
+_NEARER = "use a larger epsilon or a smaller sensitivity"
+
+
 def at_least_product(left: float, right: float) -> float:
     """The least float that is not below ``left * right``."""
     product = _finite(left * right)
@@ -63,10 +67,14 @@ def at_most_ratio(numerator: float, denominator: float) -> float:
 
 def _finite(value: float) -> float:
     if math.isinf(value):
-        raise ValueError(
-            "epsilon, sensitivity and noise must be within the range of floating point of each "
-            "other, got an infinite ratio: use a larger epsilon or a smaller sensitivity"
-        )
+        raise ValueError(f"{_TOO_FAR}, got an infinite ratio: {_NEARER}")
+    return value
+
+
+def _inside(value: float) -> float:
+    """Where a search may look: there would be no end beyond."""
+    if not 0 < value < math.inf:
+        raise ValueError(f"{_TOO_FAR}, got none that do: {_NEARER}")
     return value
 
 
@@ -80,14 +88,17 @@ def least(excess: Callable[[float], float], guess: float, guess_above: float = 0
 
     Returns:
         A float at which ``excess`` was evaluated and found not above 0.
+
+    Raises:
+        ValueError: if there is none among floats.
     """
     # Loaded here: scipy.optimize takes longer to import than everything else together.
     from scipy.optimize import brentq
 
     low, high = guess, max(guess, guess_above)
-    while excess(low) <= 0:
+    while excess(_inside(low)) <= 0:
         high, low = low, low / 2
-    while excess(high) > 0:
+    while excess(_inside(high)) > 0:
         low, high = high, high * 2
     root = brentq(excess, low, high, xtol=math.ulp(0.0), rtol=1e-15)
     step = math.ulp(root)

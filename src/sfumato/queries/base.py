@@ -26,6 +26,7 @@ from sfumato.queries.filters import Where, describe_filter
 
 __all__ = ["PRICE", "Cell", "Plan", "Query", "check_price"]
 
+_SURE = 1e-9
 PRICE = ("epsilon", "delta", "where", "confidence")
 """What every question takes by name."""
 
@@ -133,4 +134,6 @@ def check_price(query: Query) -> None:
     if validation.positive("epsilon", query.epsilon) > MOST_EPSILON:
         validation.fail("epsilon", f"at most {MOST_EPSILON:g}, the largest budget's", query.epsilon)
     validation.delta("delta", query.delta)
-    validation.open_probability("confidence", query.confidence)
+    # Beyond these, a part's share of it would round to 0 or 1 when the answer is there and paid.
+    if not _SURE <= validation.open_probability("confidence", query.confidence) <= 1 - _SURE:
+        validation.fail("confidence", f"between {_SURE:g} and 1 - {_SURE:g}", query.confidence)

@@ -18,6 +18,7 @@ NULL is left out. NaN and the infinities are missing, and -0 is 0.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +41,7 @@ Where = Any
 
 
 _LONGEST, _DEEPEST = 100_000, 100
+_CLASS = re.compile(r" for <class [^>]*>")  # where the parser names its own
 
 
 def row_filter(where: Where, table: ir.Table, source: ir.Table | None = None) -> Value:
@@ -129,7 +131,7 @@ def _from_sql(text: str, total: Total) -> Value:
     try:
         parsed = sqlglot.parse(text, read="duckdb")
     except sqlglot.errors.SqlglotError as error:
-        reason = str(error).splitlines()[0]
+        reason = _CLASS.sub("", str(error).splitlines()[0])
         raise ValueError(
             f'the filter {text!r} is not a condition such as "age > 60": {reason}'
         ) from None
