@@ -30,3 +30,16 @@ def run(folder, monkeypatch, capsys):
 
     yield said
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def furnished(tmp_path_factory):
+    """A folder with what the lines of ``tests.cli.commands`` name; to be copied, not changed."""
+    from tests.cli.commands import prepare
+
+    folder = tmp_path_factory.mktemp("furnished")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("SFUMATO_DATA", str(folder / "data"))
+        prepare(folder)
+    return folder
