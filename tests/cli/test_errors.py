@@ -24,6 +24,8 @@ from sfumato.reports.facts import NotOnRecord
         (OSError(errno.EIO, os.strerror(errno.EIO), b"\xff"), "\ufffd: Input/output error"),
         (UnicodeEncodeError("utf-8", "\udcff", 0, 1, "no"), "'\\udcff' must be text"),
         (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no"), "text in UTF-8"),
+        (RuntimeError("Symlink loop from 'a/b'"), "'a/b' is a link that leads to itself"),
+        (OverflowError(34, "Numerical result out of range"), "too large, or too small"),
         (MemoryError(), "more memory than there is"),
         (ImportError("libcuda.so: no such file"), "libcuda.so"),
     ],

@@ -22,7 +22,7 @@ def room(furnished, tmp_path, monkeypatch):
 
 
 def test_a_slice(room):
-    found = [told for _, words in typed_lines(300, seed=1) if (told := room.broken(words))]
+    found = [told for _, words in typed_lines(200, seed=1) if (told := room.broken(words))]
     assert not found, "\n".join(found)
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.rule import Rule
+from rich.text import Text
 
 from sfumato.cli.demo_steps import Part, Step, demo_parts, run_names
 from sfumato.cli.output import console, working
@@ -108,9 +108,11 @@ def _play(number: int, total: int, part: Part) -> None:
 def _do(step: Step) -> None:
     screen, leaves = console(), Path(step.leaves)
     if leaves.exists():
-        screen.print(f"[dim]done before:[/dim] sfumato {escape(step.command)}", soft_wrap=True)
+        screen.print(
+            Text.assemble(("done before:", "dim"), f" sfumato {step.command}"), soft_wrap=True
+        )
         return
-    screen.print(f"[bold]$ sfumato {escape(step.command)}[/bold]", soft_wrap=True)
+    screen.print(Text(f"$ sfumato {step.command}", "bold"), soft_wrap=True)
     arguments = _resumed(shlex.split(step.command))
     if not step.saves:
         _call(arguments)
@@ -138,7 +140,7 @@ def _resumed(arguments: list[str]) -> list[str]:
         if RunFolder(folder).begun and RunFolder(folder).without_privacy:
             shutil.rmtree(folder)
         return arguments  # other things in its place are refused, not removed
-    console().print(f"[dim]cut off before:[/dim] sfumato train resume {folder}")
+    console().print(Text.assemble(("cut off before:", "dim"), f" sfumato train resume {folder}"))
     return ["train", "resume", str(folder)]
 
 

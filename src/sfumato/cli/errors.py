@@ -25,6 +25,8 @@ def in_a_line(error: Exception) -> tuple[int, str]:
         return BAD_INPUT, _of_text(error)
     if isinstance(error, MemoryError) or _is_short_of_memory(error):
         return BAD_INPUT, "this needs more memory than there is: ask for less of it"
+    if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):
+        return BAD_INPUT, f"{str(error).partition(' from ')[2]} is a link that leads to itself"
     if isinstance(error, OverflowError):
         return BAD_INPUT, "a number that was given is too large, or too small, to compute with"
     if _packages(error) & {"torch._dynamo", "torch._inductor"}:

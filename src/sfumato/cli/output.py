@@ -28,8 +28,12 @@ __all__ = [
 
 
 def console(stderr: bool = False) -> Console:
-    """A console on the stream as it is now, so that redirection and tests see it."""
-    return Console(file=sys.stderr if stderr else sys.stdout, highlight=False, soft_wrap=False)
+    """A console on the stream as it is now, so that redirection and tests see it.
+
+    What stands in brackets is printed as it is: names, paths and words that were typed have them.
+    """
+    file = sys.stderr if stderr else sys.stdout
+    return Console(file=file, highlight=False, soft_wrap=False, markup=False, emoji=False)
 
 
 def print_json(data: dict[str, Any]) -> None:

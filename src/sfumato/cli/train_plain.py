@@ -128,7 +128,7 @@ def _tell(trained: Trained, schedule: Schedule, seconds: float, as_json: bool) -
     table.title_style = "bold red"
     table.add_column("", no_wrap=True)
     table.add_column("")
-    table.add_row("[bold red]NOT PRIVATE[/]", f"[bold red]{warning.partition(': ')[2]}[/]")
+    table.add_row("NOT PRIVATE", warning.partition(": ")[2], style="bold red")
     table.add_row("guarantee", f"none: {record.guarantee}")
     recipe = record.parameters["recipe"]
     table.add_row("model", f"{recipe['model']} on {recipe['features']['kind']} features")

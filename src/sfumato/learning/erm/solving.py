@@ -355,6 +355,8 @@ def accelerated_steps(accuracy: Accuracy, ratio: float = MOST_ROWS) -> int:
     """T, for which the theorem gives a gradient of tau / 2; public for up to 4 N rows."""
     weak, steep = accuracy.regularisation, _steepest(accuracy, ratio)
     wanted = (accuracy.target / 2) ** 2 / (2 * steep)
+    if not wanted:  # below what floating point can tell from 0: no number of steps will do
+        return MOST_STEPS + 1
     begun = (steep + weak) / 2 * accuracy.reach(ratio) ** 2
     rate = -math.log1p(-math.sqrt(weak / steep))
     return max(1, math.ceil(math.log(max(1.0, begun / wanted)) / rate))
