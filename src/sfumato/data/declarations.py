@@ -148,15 +148,15 @@ def read_declaration(path: Path | str) -> Declaration:
         validation.fail("declaration", "a file that ends in .toml or .json", str(path))
     if not path.is_file():
         raise FileNotFoundError(f"declaration must be there, got {str(path)!r}")
+    text = read_text(path)
     try:
-        return Declaration.from_dict(_parsed(path))
+        return Declaration.from_dict(_parsed(text, path.suffix.lower()))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: {error}") from None
 
 
-def _parsed(path: Path) -> Mapping[str, Any]:
-    text = read_text(path)
-    if path.suffix.lower() == ".toml":
+def _parsed(text: str, ending: str) -> Mapping[str, Any]:
+    if ending == ".toml":
         return tomllib.loads(text)
     said = parsed(text)
     if not isinstance(said, dict):

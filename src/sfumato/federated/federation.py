@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from sfumato.core import validation
 from sfumato.core.guarantee import Guarantee
-from sfumato.core.json_files import read_json
+from sfumato.core.json_files import parsed, read_text
 from sfumato.federated import views
 from sfumato.federated.noises import CentralNoise, LocalNoise, Noise, NoNoise, SharedNoise
 from sfumato.federated.sums import HiddenSum, MaskedSum, PlainSum, Sums
@@ -182,12 +182,18 @@ class Federation:
             ValueError: if it holds none.
         """
         try:
-            return cls.from_dict(read_json(path))
+            text = read_text(path)
         except FileNotFoundError:
             raise ValueError(
                 f"there is no federation file at {path}: sfumato federate plan {path} makes one, "
                 "and every member gets a copy"
             ) from None
+        try:
+            held = parsed(text)
+        except ValueError as error:
+            raise ValueError(f"{path} must hold a federation, but does not: {error}") from None
+        try:
+            return cls.from_dict(held)
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"{path} must hold a federation, but does not: {error}") from None
 
