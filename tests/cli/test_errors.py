@@ -67,3 +67,30 @@ def test_a_warning_is_a_line(run, monkeypatch):
     monkeypatch.setattr("sfumato.accounting.account", warned)
     err = run("account laplace --scale 2")[2]
     assert err == "sfumato: note: the data changed\nsfumato: that is all\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("pretrain -o a.safetensors --seed 9223372036854775808", "a seed must be a whole number"),
+        ("federate simulate --data digits --seed -1", "a seed must be a whole number"),
+        ("train erm --data a.csv --epsilon 1 --seed", "No such option"),
+        ("account dp-sgd --noise-multiplier 1 --sample-rate 0.1 --delta 1e-5 --steps a:b", "whole"),
+        ("account dp-sgd --noise-multiplier 1 --sample-rate 0.1 --delta 1e-5 --steps inf", "whole"),
+        ("pretrain -o a.safetensors --device meta", "device must be cpu, cuda or auto"),
+        ("attack membership --run a --device", "No such option"),
+    ],
+)
+def test_rules_that_all_commands_share(run, line, said):
+    code, out, err = run(line)
+    assert (code, out, err.count("\n")) == (BAD_INPUT, "", 1)
+    assert said in err
+
+
+def test_brackets_are_no_markup(run, folder):
+    run("ledger create a --epsilon 1 --description '[/] [bold]x'")
+    code, _, err = run("ledger show a")
+    assert (code, err) == (0, "")
+    assert run("ledger show \udcff")[2] == (
+        "sfumato: '\\udcff' must be text, but has bytes that are none: type it again\n"
+    )
