@@ -1,6 +1,7 @@
 """Benchmarks that can be asked for a part run what the part is compared with."""
 
 import importlib.util
+import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ FOLDER = Path(__file__).parents[1] / "benchmarks"
 @pytest.fixture(scope="module")
 def defences():
     spec = importlib.util.spec_from_file_location("two_layer", FOLDER / "two_layer_defences.py")
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 

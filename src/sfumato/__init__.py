@@ -355,7 +355,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'sfumato' has no attribute {name!r}")
-    from sfumato.core.extras import needed_for
+    from sfumato.extras import needed_for
 
     with needed_for(f"sfumato.{name}"):
         home = import_module(_HOME[name])

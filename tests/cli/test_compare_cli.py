@@ -122,7 +122,7 @@ def test_other_arguments_are_refused(run, compared, options, message):
         ("--model feature-cnn:x", "model"),
         ("--device nowhere", "device must be cpu, cuda or auto"),
         ("--device cpu --half", "leave out --half"),
-        ("--seed -1", "seed must be a whole number, 0 or above"),
+        ("--seed -1", "seed must be a whole number from 0 to 2^63"),
         ("--data nowhere", "nowhere"),
     ],
 )

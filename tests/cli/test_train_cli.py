@@ -185,7 +185,7 @@ def test_images_can_be_changed_before_they_are_learnt_from(planned):
         (f"{BASE} {FIXED} --model os:nope", "os has that function"),
         (f"{BASE} {FIXED} --model os.path:join", "takes shape, classes and its options by name"),
         (f"{BASE} {FIXED} --augmentations 0", "augmentations must be"),
-        (f"{BASE} {FIXED} --seed {10**23}", "seed must be a whole number of 64 bits (--seed 7)"),
+        (f"{BASE} {FIXED} --seed {10**23}", "seed must be a whole number from 0 to 2^63"),
     ],
 )  # fmt: skip
 def test_a_dry_run_refuses_what_the_run_refuses(run, folder, words, said, last):

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from tests.databases import server_programs
+from tests.databases import has_java, server_programs
 from tests.neighbours import folders
+from tests.neighbours.federations import FederationCase, Lie
 from tests.neighbours.folders import FolderCase
 from tests.neighbours.fuzz import hunt
 from tests.neighbours.harness import script
@@ -12,14 +13,22 @@ from tests.neighbours.lines import LinesCase
 from tests.neighbours.loops import LoopCase
 from tests.neighbours.tables import Column, Question, TableCase
 
-PIECE = {"tables": 10, "postgres": 6, "units": 6, "lines": 12, "loops": 12, "folders": 15}
+PIECE = {
+    "tables": 10, "postgres": 6, "spark": 3, "units": 6, "lines": 12, "loops": 12, "folders": 15,
+    "federations": 40,
+}  # fmt: skip
+KINDS_HERE = [
+    pytest.param(kind, marks=pytest.mark.slow) if kind == "spark" else kind for kind in KINDS
+]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS_HERE)
 @pytest.mark.filterwarnings("ignore")  # cases compare warnings themselves
 def test_neighbours_cannot_be_told_apart(kind):
     if kind == "postgres" and not server_programs():
         pytest.skip("PostgreSQL with ICU is not installed: make setup")
+    if kind == "spark" and not has_java():
+        pytest.skip("Spark needs Java, and there is none")
     tried, unusable, case = hunt(kind, 35, PIECE[kind], shrink=False)
     assert case is None, script(case, case.broken())[1]
     assert tried > unusable
@@ -89,3 +98,12 @@ def test_lots_beyond_the_charge_are_seen(monkeypatch):
     assert not case.broken()
     monkeypatch.setattr(folders.World, "charges", lambda self: 0.5)
     assert case.broken()
+
+
+def test_contributions_that_are_not_clipped_are_seen(monkeypatch):
+    from sfumato.federated import rounds
+
+    case = FederationCase("lies", lie=Lie("numbers", value=7.0))
+    assert not case.broken()
+    monkeypatch.setattr(rounds, "_reach", lambda federation, clip, length: 1e6)
+    assert [law for law in case.broken() if "apart" in law]

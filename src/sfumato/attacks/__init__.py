@@ -55,7 +55,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sfumato.core.lazy import homes, loader
+from sfumato.lazy import homes, loader
 
 if TYPE_CHECKING:
     from sfumato.attacks.attribute_success import AttributeResult

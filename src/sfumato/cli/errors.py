@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sfumato.core.extras import explained
+from sfumato.extras import explained
 
 __all__ = ["BAD_INPUT", "MISTAKE", "in_a_line"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.core import validation
-from sfumato.core.extras import needed_for
+from sfumato.extras import needed_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

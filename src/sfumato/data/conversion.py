@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sfumato.core import validation
-from sfumato.core.extras import needed_for
 from sfumato.data.delimited import LONGEST_LINE, reading
+from sfumato.extras import needed_for
 
 __all__ = ["Conversion", "convert"]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.core.extras import needed_for
 from sfumato.data.delimited import ENDINGS, files_at, is_delimited, read_columns
+from sfumato.extras import needed_for
 
 __all__ = [
     "TABLES",

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sfumato.core import validation
-from sfumato.core.extras import needed_for, not_installed
 from sfumato.data.cache import cache_folder, write_once
 from sfumato.data.facts import CENSUS2000, CREDIT_RATINGS, LABSUP, TableFacts
+from sfumato.extras import needed_for, not_installed
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -19,8 +19,8 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.core.extras import needed_for
 from sfumato.data.image_facts import ImageFacts
+from sfumato.extras import needed_for
 
 __all__ = ["Unpack", "cifar_binary", "cifar_png", "gzipped", "npm_idx", "sklearn_digits"]
 

@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from sfumato.core.extras import not_installed
+from sfumato.extras import not_installed
 from sfumato.ledger import schema
 from sfumato.ledger.errors import AlreadyWritten, LedgerError
 from sfumato.ledger.files import LedgerFile

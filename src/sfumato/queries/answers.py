@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sfumato.core.extras import needed_for
 from sfumato.core.guarantee import Guarantee, round_up
 from sfumato.core.html import facts_table
 from sfumato.core.records import NOT_PRIVATE
+from sfumato.extras import needed_for
 from sfumato.queries.base import Cell, Plan, Query
 
 if TYPE_CHECKING:

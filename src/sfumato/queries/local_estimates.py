@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from sfumato.core.extras import needed_for
 from sfumato.core.guarantee import Guarantee
+from sfumato.extras import needed_for
 from sfumato.mechanisms.randomized_response import RandomizedResponse
 
 if TYPE_CHECKING:

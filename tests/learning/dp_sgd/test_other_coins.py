@@ -419,8 +419,8 @@ def restored(x):
 @pytest.mark.parametrize("change", [np_seeded, python_seeded, torch_seeded, restored])
 def test_seeds_that_come_late_stop_the_run(ledger, change):
     data = Changed(late(change, 50))
-    for options in ({"data": data, "example": EXAMPLE}, {"augment": late(change, 250)}):
-        trainer = trainer_of(ledger, net(), steps=150, **options)
+    for options in ({"data": data, "example": EXAMPLE}, {"augment": late(change, 400)}):
+        trainer = trainer_of(ledger, net(), steps=300, **options)
         with pytest.raises(TrainingError, match=SEEDED):
             trainer.fit(losses)
         assert trainer.steps_taken > 0

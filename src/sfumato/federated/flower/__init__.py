@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import os
 
-from sfumato.core.extras import require
+from sfumato.extras import require
 from sfumato.federated.flower.quiet import QUIET
 
 require("flwr")

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.core import validation
-from sfumato.core.extras import needed_for
+from sfumato.extras import needed_for
 from sfumato.federated.wire import Malformed
 
 with needed_for("a sum under CKKS"):

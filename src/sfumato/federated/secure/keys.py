@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import Self, final
 
 from sfumato.core import validation
-from sfumato.core.extras import needed_for
+from sfumato.extras import needed_for
 from sfumato.federated.wire import Malformed
 
 with needed_for("a secure sum"):

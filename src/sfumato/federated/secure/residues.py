@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.core import validation
-from sfumato.core.extras import needed_for
+from sfumato.extras import needed_for
 
 with needed_for("a secure sum"):
     from cryptography.hazmat.primitives.ciphers import Cipher

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sfumato.core.lazy import homes, loader
+from sfumato.lazy import homes, loader
 
 if TYPE_CHECKING:
     from sfumato.learning.dp_sgd.clipping import Adaptive, Automatic, Clipping, Flat, PerLayer

@@ -3,7 +3,7 @@
     __getattr__ = loader(__name__, {"Adaptive": "clipping", ...})
 
 What is light can so be had without what its neighbours need, and a missing extra is told as such
-(:mod:`~sfumato.core.extras`).
+(:mod:`~sfumato.extras`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from sfumato.core.extras import needed_for
+from sfumato.extras import needed_for
 
 __all__ = ["homes", "loader"]
 

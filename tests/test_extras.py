@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.core import extras
-from sfumato.core.extras import MissingExtra, explained, needed_for, not_installed, require
+from sfumato import extras
+from sfumato.extras import MissingExtra, explained, needed_for, not_installed, require
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # What pip calls it, where that is not what is imported.
 PACKAGES = {
