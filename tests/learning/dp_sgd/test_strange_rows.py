@@ -282,6 +282,27 @@ def test_honest_losses_pass(kit, how, own_loop):
     trained(kit, model, data, loss, own_loop)
 
 
+def test_numbers_that_nobody_checks_are_not_tried(kit):
+    """CTC's loss looks beyond its scores, where a label is larger: no error, but other memory."""
+    seen = set()
+
+    class Reading(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.read = nn.GRU(WIDTH, 8, batch_first=True)
+
+        def forward(self, x):
+            return self.read(x[:, None].expand(-1, 12, -1))[0].log_softmax(2).transpose(0, 1)
+
+    def loss(model, x, y):
+        seen.update(y.flatten().tolist())
+        lengths = torch.full((len(x),), 12), torch.full((len(x),), 3)
+        return F.ctc_loss(model(x), y, *lengths, reduction="none", zero_infinity=True)
+
+    trained(kit, Reading(), (X, 1 + torch.randint(0, 7, (N, 3), generator=generator)), loss)
+    assert seen <= {*range(8)}
+
+
 def test_many_columns_are_tried_in_groups(kit):
     """One of them makes every loss NaN when it is missing, and must not hide the others."""
     columns = {f"x{i}": X[:, i % WIDTH].clone() for i in range(9)}

@@ -37,6 +37,7 @@ _OTHERS = frozenset(  # of a size that is not known here, or that follows the in
         "take_along_dim", "tolist",
     }
 )  # fmt: skip
+_UNCHECKED = frozenset({"ctc_loss"})
 _OUT = frozenset({"__array__", "item", "numpy", "tolist"})  # of torch
 _SAME = frozenset(  # leave values as they are
     {
@@ -64,6 +65,7 @@ class Looked:
         compared: whole numbers that it was compared with.
         marks: numbers that a part with a point was compared with, or a bit beside them.
         ignored: numbers that are looked up nowhere although others are.
+        unchecked: whether a number beyond all is no error, but a look at other memory.
     """
 
     at: bool = False
@@ -72,6 +74,7 @@ class Looked:
     compared: list[int] = field(default_factory=list[int])
     marks: list[float] = field(default_factory=list[float])
     ignored: set[int] | None = None
+    unchecked: bool = False
 
     def note(self, top: int, itself: bool, ignored: set[int]) -> None:
         """One more use as an index."""
@@ -181,6 +184,11 @@ class Lookups(TorchFunctionMode):
             return  # rows of a table; probabilities of classes; no index, wherever they go
         _, parts, itself = self._met[id(leaf)]
         size = _size(name, args, kwargs)
+        if name in _UNCHECKED:
+            for part in parts:
+                self.of[part].unchecked = True
+            targets = args[1] if len(args) > 1 else kwargs.get("targets")
+            size = len(args[0][0, 0]) if leaf is targets and args[0].ndim == 3 else None
         ignored = {int(kwargs.get("ignore_index", _IGNORED))} if name in _CLASSES else set[int]()
         if name in _CLASSES:
             self._compare([leaf], sorted(ignored))

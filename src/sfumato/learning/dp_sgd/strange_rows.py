@@ -91,19 +91,21 @@ def strangers(
             yield Strangers(made(far), (1, 2), made(held))
     whole = [i for i, leaf in enumerate(leaves) if _is_whole(leaf)]
     for group in _groups(whole):
-        for value in _values([known(i) for i in group], caught):
+        any_number = caught and not any(known(i).unchecked for i in group)
+        for value in _values([known(i) for i in group], any_number):
             changed = {
                 i: _with(leaves[i], 0, copies, _within(value, leaves[i].dtype)) for i in group
             }
             yield Strangers(made(changed), (1, 2))
-        if caught or all(known(i).takes(2) for i in group):
+        if any_number or all(known(i).takes(2) for i in group):
             raised = {i: _raised(leaves[i]) for i in group}
             least = {i: _with(leaf, 0, copies, 0) for i, leaf in raised.items()}
             yield Strangers(made(least), (1, 2), made(raised))
     for i in whole:
         for value in known(i).compared:
             fits = _within(value, leaves[i].dtype) == value and value not in (0, 1)
-            if fits and leaves[i].ndim > 1 and (caught or known(i).takes(value)):
+            tried = (caught and not known(i).unchecked) or known(i).takes(value)
+            if fits and leaves[i].ndim > 1 and tried:
                 ending, full = _padded(leaves[i], copies, value)
                 yield Strangers(made({i: full}), (1, 2), made({i: ending}))
     for i in points:
@@ -160,10 +162,8 @@ def _classes_of(
         return [0, 1], []
     top = known.top if known.at and known.itself and known.top is not None else 9
     whole = [*range(min(max(top, 0) + 1, _CLASSES))], [v for v in known.compared if v not in (0, 1)]
-    usual, extra = (
-        [float(v) for v in values if (caught and known.itself) or known.takes(v)]
-        for values in whole
-    )
+    any_number = caught and known.itself and not known.unchecked
+    usual, extra = ([float(v) for v in values if any_number or known.takes(v)] for values in whole)
     return (usual, extra) if usual else None
 
 
