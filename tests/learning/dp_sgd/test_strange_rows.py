@@ -368,6 +368,27 @@ def test_an_item_that_is_made_of_another_is_left_out(kit):
     assert torch.equal(Next("")[20][0], X[22])
 
 
+def test_a_class_that_numbers_the_rows_of_another_is_left_alone(kit):
+    """Whether or not that other one was trained on before, in the same process."""
+
+    class Base(OtherRows):
+        def __getitem__(self, row):
+            return X[row], Y[row]
+
+    class Backwards(Base):
+        def __getitem__(self, row):
+            return super().__getitem__(N - 1 - row)
+
+    trained(kit, Net(), Base(""))
+    sums = []
+    for data in (Backwards(""), (X.flip(0), Y.flip(0))):
+        torch.manual_seed(0)
+        model = Net()
+        trained(kit, model, data, noise=kit.Spy())
+        sums.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    assert torch.allclose(*sums, atol=1e-5)
+
+
 def half_of_them(x):
     coins = torch.rand(len(x), 1)
     return x * torch.where(coins <= coins.kthvalue(max(1, len(x) // 2), 0).values, 1.0, -1.0)

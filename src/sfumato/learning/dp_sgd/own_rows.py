@@ -59,7 +59,8 @@ def own_rows_alone(data: Any) -> Generator[None]:
 def _looked_at(real: Any) -> Any:
     @functools.wraps(real)
     def getitem(self: Any, index: Any) -> Any:
-        if _READING.data is not self:
+        # A class that overrides this one may give a row another number here.
+        if _READING.data is not self or type(self).__getitem__ is not getitem:
             return real(self, index)
         outer = _READING.number
         if outer is not None and not _same(outer, index):
