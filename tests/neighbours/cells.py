@@ -140,7 +140,7 @@ def _decimals(cells: tuple[Any, ...], kind: Any) -> Any:
     """By the whole numbers that they are stored as, which may have too many digits."""
     import pyarrow as pa
 
-    held = pa.array([c is not None for c in cells]).buffers()[1]
+    held = pa.array([c is not None for c in cells], pa.bool_()).buffers()[1]
     data = b"".join((c or 0).to_bytes(16, "little", signed=True) for c in cells)
     return pa.Array.from_buffers(kind, len(cells), [held, pa.py_buffer(data)])
 

@@ -7,30 +7,19 @@ folders meanwhile; and who was refused is not accepted later without anything ha
 from __future__ import annotations
 
 import contextlib
-import itertools
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
+import pytest
 from hypothesis import strategies as st
 from tests.neighbours.harness import Case
-from torch import nn
-from torch.nn import functional as F
+from tests.runs import RUNS, CutOff
 
 __all__ = ["FolderCase", "World", "folder_cases"]
-
-STEPS = 12
-_X = torch.randn(30, 4, generator=torch.Generator().manual_seed(1))
-_Y = (_X[:, 0] > 0).long()
-
-
-class _CutOffError(BaseException):
-    """The process was killed."""
 
 
 @dataclass(frozen=True)
@@ -38,46 +27,51 @@ class FolderCase(Case):
     """What is done to one run's folder, and to copies of it.
 
     Attributes:
-        every: after how many steps a checkpoint is written.
-        deeds: pairs of a verb and a place, or two places; ``run`` has a number of steps.
+        run: what kind of run it is.
+        deeds: pairs of a verb and a place, or two places; ``run`` has a number of lots.
     """
 
     kind: ClassVar[str] = "folders"
-    every: int
+    run: str
     deeds: tuple[tuple[Any, ...], ...]
 
     def broken(self) -> list[str]:
         """More lots than were charged."""
         home = Path(tempfile.mkdtemp(prefix="pair"))
         try:
-            return self._live(home)
+            with pytest.MonkeyPatch.context() as patch:
+                return self._live(home, patch)
         finally:
             shutil.rmtree(home, ignore_errors=True)
 
-    def _live(self, home: Path) -> list[str]:
-        import sfumato as sf
+    def traits(self) -> frozenset[str]:
+        """The kind of run and what was done to its folders."""
+        return frozenset({self.run, *(deed[0] for deed in self.deeds)})
 
-        ledger = sf.Ledger(home / "ledger.db", create=True)
-        ledger.create("rows", sf.Budget(1e4, 1e-2), unit="record")
-        world = World(home, ledger, self.every)
-        for deed in self.deeds:
-            world.do(*deed)
-        charged = STEPS * world.charges()
-        if world.run <= charged:
-            return []
-        return [f"{world.run} lots were run, {charged} charged"]
+    def _live(self, home: Path, patch: pytest.MonkeyPatch) -> list[str]:
+        world = World(home, RUNS[self.run](home, patch))
+        try:
+            for deed in self.deeds:
+                world.do(*deed)
+            run, charged = world.run.run, world.paid()
+            sound = world.run.ledger.verify("people").ok
+        finally:
+            world.run.ledger.close()
+        found = [] if run <= charged else [f"{run} lots were run, {charged} charged"]
+        return found if sound else [*found, "the ledger is not sound"]
 
 
 class World:
     """Places with folders, and one ledger."""
 
-    def __init__(self, home: Path, ledger: Any, every: int) -> None:
-        self.home, self.ledger, self.every, self.run = home, ledger, every, 0
+    def __init__(self, home: Path, run: Any) -> None:
+        self.home, self.run = home, run
 
-    def charges(self) -> int:
-        """How many runs are paid for."""
-        entries = [e.to_dict() for e in self.ledger.history("rows")]
-        return sum(entry["kind"] == "reserve" for entry in entries)
+    def paid(self) -> int:
+        """How many lots are paid for."""
+        entries = [e.to_dict() for e in self.run.ledger.history("people")]
+        charges = sum(entry["kind"] in ("reserve", "spend") for entry in entries)
+        return charges * (self.run.lots if self.run.whole else 1)
 
     def do(self, verb: str, place: str, *rest: Any) -> None:
         """One deed; what cannot be done is not done."""
@@ -85,7 +79,8 @@ class World:
         if rest[0] == place:
             return
         if verb == "run":
-            self._go_on(folder, rest[0])
+            with contextlib.suppress(Exception, CutOff):
+                self.run.go_on(place, rest[0])
         elif verb == "copy" and folder.exists():
             target = self.home / rest[0]
             shutil.rmtree(target, ignore_errors=True)
@@ -94,7 +89,7 @@ class World:
             target = self.home / rest[0]
             shutil.rmtree(target, ignore_errors=True)
             folder.rename(target)
-        elif verb in ("lose", "cut", "empty") and folder.exists():
+        elif verb in ("lose", "cut", "empty", "edit") and folder.exists():
             self._damage(folder, verb, rest[0])
         elif verb == "mix" and folder.exists() and (self.home / rest[0]).exists():
             self._mix(folder, self.home / rest[0], rest[1])
@@ -107,12 +102,14 @@ class World:
         if not files:
             return
         path = files[which % len(files)]
+        data = path.read_bytes()
         if verb == "lose":
             path.unlink()
-        elif verb == "empty":
-            path.write_bytes(b"")
+        elif verb == "edit":
+            place = which * 7919 % max(1, len(data))
+            path.write_bytes(data[:place] + b"7" + data[place + 1 :])
         else:
-            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+            path.write_bytes(data[: len(data) // 2] if verb == "cut" else b"")
 
     def _mix(self, folder: Path, other: Path, seed: int) -> None:
         """Some files of one folder take the place of the other's."""
@@ -122,31 +119,6 @@ class World:
                 target = folder / path.relative_to(other)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, target)
-
-    def _go_on(self, folder: Path, steps: int) -> None:
-        begun = folder.exists()
-        with contextlib.suppress(Exception, _CutOffError):
-            for _ in itertools.islice(self._steps(folder, begun), steps):
-                pass
-
-    def _steps(self, folder: Path, begun: bool) -> Iterator[None]:
-        import sfumato as sf
-
-        torch.manual_seed(0)
-        model = nn.Linear(4, 2)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        trainer = sf.DPSGD(
-            model, optimizer, (_X, _Y), public_size=30, lot_size=10, steps=STEPS,
-            noise_multiplier=5.0, delta=1e-5, checkpoints=folder, checkpoint_every=self.every,
-            progress=False, ledger=self.ledger, dataset="rows",
-        )  # fmt: skip
-        if begun:
-            trainer.resume()
-        for x, y in trainer:
-            trainer.backward(F.cross_entropy(model(x), y, reduction="none"))
-            if not trainer.rehearsing:
-                self.run += 1
-                yield
 
 
 @st.composite
@@ -159,8 +131,8 @@ def folder_cases(draw: st.DrawFn) -> FolderCase:
         st.tuples(st.just("run"), places, few),
         st.tuples(st.just("copy"), places, places),
         st.tuples(st.just("move"), places, places),
-        st.tuples(st.sampled_from(["lose", "cut", "empty"]), places, st.integers(0, 20)),
+        st.tuples(st.sampled_from(["lose", "cut", "empty", "edit"]), places, st.integers(0, 20)),
         st.tuples(st.just("mix"), places, places, st.integers(0, 50)),
     )
     deeds = draw(st.lists(deed, min_size=3, max_size=9))
-    return FolderCase(draw(st.sampled_from([1, 1, 2, 5])), (("run", "a", draw(few)), *deeds))
+    return FolderCase(draw(st.sampled_from(sorted(RUNS))), (("run", "a", draw(few)), *deeds))

@@ -15,11 +15,12 @@ import runpy
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
-from tests.neighbours.harness import Case, UnusableError, script
+from tests.neighbours.harness import Case, Finding, UnusableError, script
 from tests.neighbours.kinds import KINDS
 
 __all__ = ["hunt", "main"]
@@ -31,8 +32,10 @@ class BrokenError(AssertionError):
     """A case that breaks a law."""
 
 
-def hunt(kind: str, seed: int, cases: int, shrink: bool = True) -> tuple[int, int, Case | None]:
-    """Some cases of a kind, from a seed.
+def hunt(
+    kind: str, seed: int, cases: int, shrink: bool = True, known: Sequence[Finding] = ()
+) -> tuple[int, int, Case | None]:
+    """Some cases of a kind, from a seed; what is like a known finding is passed over.
 
     Returns:
         How many were tried, how many could not be made, and the smallest that breaks a law.
@@ -56,7 +59,8 @@ def hunt(kind: str, seed: int, cases: int, shrink: bool = True) -> tuple[int, in
         except UnusableError:
             unusable += 1
             return
-        if broken:
+        this = Finding.of(case, broken)
+        if broken and not any(finding.covers(this) for finding in known):
             worst.append(case)
             raise BrokenError
 
@@ -97,15 +101,17 @@ def _search(asked: argparse.Namespace) -> int:
     tried: collections.Counter[str] = collections.Counter()
     unusable: collections.Counter[str] = collections.Counter()
     kinds = asked.kinds.split(",")
+    known: dict[str, list[Finding]] = {kind: [] for kind in kinds}
     while time.monotonic() - began < 60 * asked.minutes:
         for kind in kinds:
-            some, useless, case = hunt(kind, seed, asked.cases)
+            some, useless, case = hunt(kind, seed, asked.cases, known=known[kind])
             tried[kind] += some
             unusable[kind] += useless
             if case is not None:
                 found += 1
                 minutes = (time.monotonic() - began) / 60
                 broken = case.broken()
+                known[kind].append(Finding.of(case, broken))
                 name, text = script(case, broken)
                 asked.findings.mkdir(parents=True, exist_ok=True)
                 (asked.findings / name).write_text(text)

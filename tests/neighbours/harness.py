@@ -17,12 +17,12 @@ import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar
 
 from tests.coins import same_coins
 
-__all__ = ["Case", "Outcome", "UnusableError", "differences", "done", "script"]
+__all__ = ["Case", "Finding", "Outcome", "UnusableError", "differences", "done", "script"]
 
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 _TOLD = ("sfumato",)  # loggers whose records others see
@@ -134,10 +134,43 @@ class Case(ABC):
             UnusableError: if the inputs cannot be made.
         """
 
+    def traits(self) -> frozenset[str]:
+        """What the case is made of, numbers and sizes aside: fields that are not as usual."""
+        found = set()
+        for each in fields(self):  # pyright: ignore[reportArgumentType] - cases are dataclasses
+            usual = each.default if each.default is not MISSING else None
+            value = getattr(self, each.name)
+            if value != usual:
+                text = isinstance(value, str | bool)
+                found.add(f"{each.name} {value}" if text else each.name)
+        return frozenset(found)
+
     @property
     def imports(self) -> str:
         """What a script needs to import before the case's ``repr``."""
         return f"from {type(self).__module__} import *"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Laws that a case breaks, and what it is made of; others like it are not news."""
+
+    laws: frozenset[str]
+    traits: frozenset[str]
+
+    @classmethod
+    def of(cls, case: Case, broken: Sequence[str]) -> Finding:
+        """What is found of a case that was made small."""
+        return cls(frozenset(_kind_of(law) for law in broken), case.traits())
+
+    def covers(self, other: Finding) -> bool:
+        """Whether the other breaks the same laws, and has all that this one is made of."""
+        return other.laws <= self.laws and self.traits <= other.traits
+
+
+def _kind_of(law: str) -> str:
+    """``error``, ``shape`` or the like, or the sentence up to its first number."""
+    return re.split(r"[:\d]", law, maxsplit=1)[0].strip()
 
 
 def script(case: Case, broken: Sequence[str]) -> tuple[str, str]:

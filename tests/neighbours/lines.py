@@ -55,6 +55,14 @@ class LinesCase(Case):
         one, two = self._outcome(self.lines), self._outcome(left)
         return [*differences(one, two), *too_far(one, two)]
 
+    def traits(self) -> frozenset[str]:
+        """Bytes that are no letters or digits, and kinds of questions."""
+        text = b"".join((self.before, self.ending, *self.lines))
+        found = {repr(bytes([byte])) for byte in text if not bytes([byte]).isalnum()}
+        found |= set().union(*(question.traits() for question in self.questions))
+        found |= {"a unit's column"} if self.unit is not None else set()
+        return frozenset(found | ({"types"} if self.types else set()))
+
     def _outcome(self, lines: tuple[bytes, ...]) -> Outcome:
         with _folder() as folder:
             half = len(self.lines) // 2

@@ -1,8 +1,8 @@
 # ruff: noqa: NPY002 - NumPy's global generator is what is tried
 """Parts that people put into training loops, right ones and such as let rows meet.
 
-Each part is a function by name: what a row is, what is done to a batch of them in the model, in
-``augment``, in ``collate`` or in the loss. Which of them may pass is not said here: a loop that is
+Each part is a function by name: what is done to a batch in ``augment``, in the model or in the
+loss. Which of them may pass is not said here: a loop that is
 accepted must keep the law, whatever it is made of.
 """
 
@@ -12,125 +12,16 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import numpy.random as legacy
 import torch
+from tests.neighbours.loop_rows import CLASSES, MARK, TOKENS, WIDTH
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import lr_scheduler as schedules
 
-__all__ = ["AUGMENTS", "COLLATES", "LOSSES", "MIDDLES", "ROWS", "SCHEDULES", "Items", "network"]
-
-WIDTH, CLASSES, LENGTH, TOKENS = 6, 3, 7, 20
-Row = tuple[Tensor, Tensor]
-
-
-def _numbers(generator: torch.Generator) -> Row:
-    x = torch.randn(WIDTH, generator=generator)
-    return x, torch.randint(0, CLASSES, (), generator=generator)
-
-
-def _wholes(generator: torch.Generator) -> Row:
-    x = torch.randint(0, 5, (WIDTH,), generator=generator)
-    return x, torch.randint(0, CLASSES, (), generator=generator)
-
-
-def _bytes(generator: torch.Generator) -> Row:
-    x = torch.randint(0, 2, (WIDTH,), generator=generator, dtype=torch.uint8)
-    return x, torch.randint(0, CLASSES, (), generator=generator)
-
-
-def _words(generator: torch.Generator) -> Row:
-    length = int(torch.randint(1, LENGTH, (), generator=generator))
-    x = torch.randint(1, TOKENS, (length,), generator=generator)
-    return x, torch.randint(0, CLASSES, (), generator=generator)
-
-
-def _holes(generator: torch.Generator) -> Row:
-    x, y = _numbers(generator)
-    return torch.where(torch.rand(WIDTH, generator=generator) < 0.2, torch.nan, x), y
-
-
-ROWS: dict[str, Callable[[torch.Generator], Row]] = {
-    "numbers": _numbers, "wholes": _wholes, "bytes": _bytes, "words": _words, "holes": _holes,
-}  # fmt: skip
-"""An ordinary row."""
-
-
-def odd_row(kind: str, how: str, generator: torch.Generator) -> Row:
-    """A row that somebody made up, or that came out of a damaged file."""
-    x, y = ROWS[kind](generator)
-    if how == "label":
-        return x, torch.tensor(10**6)
-    if how == "ignored":
-        return x, torch.tensor(-100)
-    if kind == "words":
-        return torch.ones(40 if how != "small" else 1, dtype=torch.int64), y
-    if kind == "bytes":
-        return torch.full_like(x, 255), y
-    if kind == "wholes":
-        return torch.full_like(x, {"nan": 30_000, "small": -3}.get(how, 255)), y
-    value = {"nan": torch.nan, "inf": torch.inf, "huge": 1e30, "small": 1e-30}.get(how, 40.0)
-    if how == "cell":
-        return torch.cat([torch.tensor([torch.nan]), x[1:]]), y
-    return torch.full_like(x, value), y
-
-
-class Items(torch.utils.data.Dataset[Row]):
-    """Rows as a data set; ``change`` is done to each when it is read."""
-
-    def __init__(self, rows: list[Row], change: Callable[[Tensor, int], Tensor] | None) -> None:
-        self.rows, self.change = rows, change
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> Row:
-        x, y = self.rows[index]
-        return (x if self.change is None else self.change(x, index)), y
-
-
-def _noisy_by_index(x: Tensor, index: int) -> Tensor:
-    return x + torch.from_numpy(np.random.default_rng(index).normal(size=x.shape)).float()
-
-
-def _noisy_by_index_torch(x: Tensor, index: int) -> Tensor:
-    return x + torch.randn(x.shape, generator=torch.Generator().manual_seed(index))
-
-
-CHANGES: dict[str, Callable[[Tensor, int], Tensor] | None] = {
-    "none": None,
-    "noise": lambda x, _: x + torch.randn(x.shape),
-    "numpy": lambda x, _: x + torch.from_numpy(legacy.normal(size=x.shape)).float(),
-    "by index": _noisy_by_index,
-    "by index, torch": _noisy_by_index_torch,
-    "seeded": lambda x, _: (torch.manual_seed(0), x + torch.randn(x.shape))[1],
-}
-"""What a data set does to a row when it is read."""
-
-
-def _pad(items: list[Row], length: int, value: int = 0) -> tuple[Tensor, Tensor]:
-    rows = [F.pad(x[:length], (0, max(0, length - len(x))), value=value) for x, _ in items]
-    return torch.stack(rows), torch.stack([y for _, y in items])
-
-
-def _declared(items: list[Row]) -> Any:
-    import sfumato as sf
-
-    return sf.PadTo(LENGTH)(items)
-
-
-COLLATES: dict[str, Callable[[list[Row]], Any] | None] = {
-    "none": None,
-    "declared": _declared,
-    "by hand": lambda items: _pad(items, LENGTH),
-    "longest": lambda items: _pad(items, max(len(x) for x, _ in items)),
-    "longest, odd filler": lambda items: _pad(items, max(len(x) for x, _ in items), 7),
-    "shortest": lambda items: _pad(items, max(1, min(len(x) for x, _ in items))),
-    "mean": lambda items: _pad(items, max(1, sum(len(x) for x, _ in items) // len(items))),
-    "sorted": lambda items: _pad(sorted(items, key=lambda item: len(item[0])), LENGTH),
-}
-"""What makes a batch of words."""
+__all__ = [
+    "AUGMENTS", "DROPOUTS", "FILLS", "LOSSES", "MIDDLES", "OWN", "SCHEDULES", "network",
+]  # fmt: skip
 
 
 def _mixed(p: float) -> Callable[[Tensor], Tensor]:
@@ -142,7 +33,7 @@ AUGMENTS: dict[str, Callable[[Tensor], Tensor] | None] = {
     "noise": lambda x: x + torch.randn_like(x.float()),
     "numpy": lambda x: x + torch.from_numpy(legacy.normal(size=x.shape)).float(),
     "python": lambda x: x * torch.tensor([[random.choice([1.0, -1.0])] for _ in x]),
-    "generator of its own": lambda x: x + torch.randn(x.shape, generator=_OWN),
+    "generator of its own": lambda x: x + torch.randn(x.shape, generator=OWN),
     "mixup": _mixed(1.0),
     "mixup, seldom": _mixed(0.05),
     "largest": lambda x: x.float() / x.abs().amax().clamp(min=1),
@@ -150,11 +41,47 @@ AUGMENTS: dict[str, Callable[[Tensor], Tensor] | None] = {
     "by size": lambda x: x if len(x) % 2 else -x,
 }  # fmt: skip
 """What is done to a batch before the model."""
-_OWN = torch.Generator().manual_seed(1)
+OWN = torch.Generator().manual_seed(1)
 
 
-def _filled(x: Tensor) -> Tensor:
-    return torch.where(x.isnan(), x.nanmean(0), x)
+FILLS: dict[str, Callable[[Tensor], Tensor]] = {
+    "none": lambda x: x,
+    "mean": lambda x: torch.where(x.isnan(), x.nanmean(0), x),
+    "marks by zero": lambda x: torch.where(x == MARK, 0.0, x),
+    "marks by mean": lambda x: torch.where(x == MARK, x[x != MARK].mean(), x),
+    "marks by all": lambda x: torch.where((x == MARK).any(), 0.0, x),
+    "extremes by largest": lambda x: x.clamp(-1e4, float(x[x.abs() < 1e4].abs().max())),
+}
+"""What is done about missing numbers."""
+
+
+def _by_rank_of_draws(h: Tensor) -> Tensor:
+    """The row of the largest draw is left out: which it is depends on how many draw."""
+    drawn = torch.rand(len(h))
+    return h * (drawn < drawn.max())[:, None]
+
+
+def _one_of_all(h: Tensor) -> Tensor:
+    chosen = torch.multinomial(torch.ones(len(h)), 1)
+    return h + h[chosen]
+
+
+DROPOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "none": lambda h: h,
+    "half": lambda h: F.dropout(h, 0.5),
+    "alpha": lambda h: F.alpha_dropout(h, 0.1, training=True),
+    "features": lambda h: F.dropout1d(h[..., None], 0.3)[..., 0],
+    "rows": lambda h: h * torch.bernoulli(torch.full((len(h), 1), 0.5)),
+    "noise": lambda h: h + torch.randn_like(h),
+    "all or none": lambda h: h * float(torch.rand(()) < 0.5),
+    "by rank of draws": _by_rank_of_draws,
+    "one row for all": _one_of_all,
+    "shuffled": lambda h: h[torch.randperm(len(h))],
+    "features shuffled": lambda h: h[:, torch.randperm(h.shape[1])],
+    "classes drawn": lambda h: h * torch.multinomial(F.softmax(h.float(), 1), 1),
+    "as many as rows": lambda h: h * torch.randint(1, len(h) + 1, (len(h), 1)),
+}
+"""What is drawn in the model."""
 
 
 MIDDLES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -171,6 +98,12 @@ MIDDLES: dict[str, Callable[[Tensor], Tensor]] = {
     "sorted": lambda h: h[h[:, 0].argsort()],
     "only if not finite": lambda h: h * 0 if bool(torch.isnan(h).any()) else h,
     "size": lambda h: h / len(h),
+    "cumulated": lambda h: h.cumsum(0),
+    "largest so far": lambda h: h.cummax(0).values,
+    "distances": lambda h: h / torch.cdist(h, h).amax(1, keepdim=True).clamp(min=1e-3),
+    "how many alike": lambda h: h / (h[:, :1] == h[:, 0]).sum(1, keepdim=True),
+    "if any is large": lambda h: h * 0 if bool((h.abs() > 0.999).all()) else h,
+    "rounded by the largest": lambda h: (h / (s := h.detach().abs().amax().clamp(min=1e-6))) * s,
 }
 """What is done inside of the model to all rows' features."""
 
@@ -184,12 +117,26 @@ def _by_frequency(scores: Tensor, y: Tensor) -> Tensor:
     return _each(scores, y) / counts[y.clamp(0, CLASSES - 1)]
 
 
+def _to_class_means(scores: Tensor, y: Tensor) -> Tensor:
+    mine = F.one_hot(y.clamp(0, CLASSES - 1), CLASSES).to(scores.dtype)
+    means = (mine.T @ scores.detach()) / mine.sum(0)[:, None].clamp(min=1)
+    return (scores - mine @ means).square().sum(1)
+
+
+def _hardest(scores: Tensor, y: Tensor) -> Tensor:
+    losses = _each(scores, y)
+    return losses * (losses >= losses.detach().median())
+
+
 LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "each": _each,
     "by the mean": lambda s, y: _each(s, y) / _each(s, y).detach().mean().clamp(min=1e-3),
     "by frequency": _by_frequency,
     "by counted labels": lambda s, y: _each(s, y) / (y != -100).float().mean().clamp(min=1e-3),
     "none if any is bad": lambda s, y: _each(s, y) * float(torch.isfinite(_each(s, y)).all()),
+    "to class means": _to_class_means,
+    "hardest half": _hardest,
+    "of those that are wrong": lambda s, y: _each(s, y) / (s.argmax(1) != y).sum().clamp(min=1),
     "contrast": lambda s, y: _each(s @ s.T, torch.arange(len(s))),
 }
 """Losses, a number a row."""
@@ -208,9 +155,10 @@ SCHEDULES: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
 class network(nn.Module):  # noqa: N801 - a function in all but name
     """Whatever rows there are, features, a part in the middle, and scores."""
 
-    def __init__(self, kind: str, dropout: float, norm: str, fill: bool, middle: str) -> None:
+    def __init__(self, kind: str, norm: str, *functions: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
-        self.kind, self.fill, self.middle = kind, fill, MIDDLES[middle]
+        self.kind = kind
+        self.fill, self.middle, self.drop = functions
         self.precision = ""
         self.first: nn.Module = (
             nn.Embedding(TOKENS, 8) if kind.startswith("words") else nn.Linear(WIDTH, 8)
@@ -218,7 +166,7 @@ class network(nn.Module):  # noqa: N801 - a function in all but name
         norms = {"none": nn.Identity, "batch": lambda: nn.BatchNorm1d(8)}
         norms |= {"layer": lambda: nn.LayerNorm(8), "group": lambda: nn.GroupNorm(2, 8)}
         self.recurrent = nn.LSTM(8, 8, batch_first=True) if kind == "words, last" else None
-        self.rest = nn.Sequential(norms[norm](), nn.Tanh(), nn.Dropout(dropout))
+        self.rest = nn.Sequential(norms[norm](), nn.Tanh())
         self.head = nn.Linear(8, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -240,6 +188,5 @@ class network(nn.Module):  # noqa: N801 - a function in all but name
                 h = found.mean(1)
         else:
             x = x.to(self.head.weight.dtype)
-            x = _filled(x) if self.fill else x
-            h = self.first(x)
-        return self.head(self.middle(self.rest(h)))
+            h = self.first(self.fill(x))
+        return self.head(self.middle(self.drop(self.rest(h))))

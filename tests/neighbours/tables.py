@@ -65,6 +65,13 @@ class Question:
         counted = ("count", "count_units", "sum", "histogram", "crosstab")
         return self.name in counted and not self.private_keys
 
+    def traits(self) -> set[str]:
+        """What kind of question it is."""
+        found = {self.name, *(name for name, _ in self.options)}
+        found |= {"filtered"} if self.where else set()
+        found |= {"grouped"} if self.by else set()
+        return found | ({"private keys"} if self.private_keys else set())
+
     def ask(self, table: Any) -> Any:
         """The answer."""
         if self.where:
@@ -153,6 +160,14 @@ class TableCase(Case):
         """Other errors, other shapes, or numbers too far apart."""
         one, two = self._outcome(self.columns), self._outcome(self._neighbour())
         return [*differences(one, two), *too_far(one, two)]
+
+    def traits(self) -> frozenset[str]:
+        """Types of columns, and kinds of questions."""
+        found = {column.type for column in self.columns}
+        found |= set().union(*(question.traits() for question in self.questions))
+        found |= {"a unit's column"} if self.unit is not None else set()
+        found |= {"opened before"} if self.first != "" else set()
+        return frozenset(found | {self.relation} | ({"types"} if self.types else set()))
 
     def _neighbour(self) -> tuple[Column, ...]:
         gone = set(self.victim)

@@ -85,7 +85,7 @@ def test_masks_that_are_known_are_seen(monkeypatch):
     from sfumato.learning.dp_sgd import lots
     from sfumato.learning.secret_coins import ModelCoins
 
-    case = LoopCase(dropout=0.5, count=20, place=0)
+    case = LoopCase(dropout="half", count=20, place=0)
     assert not case.broken()
     monkeypatch.setattr(lots, "arrangement", lambda count, _: np.arange(count))
     words = ModelCoins().draw()
@@ -94,9 +94,10 @@ def test_masks_that_are_known_are_seen(monkeypatch):
 
 
 def test_lots_beyond_the_charge_are_seen(monkeypatch):
-    case = FolderCase(1, (("run", "a", 5), ("copy", "a", "b"), ("run", "a", 9), ("run", "b", 9)))
+    deeds = (("run", "a", 3), ("copy", "a", "b"), ("run", "a", 9), ("run", "b", 9))
+    case = FolderCase("training", deeds)
     assert not case.broken()
-    monkeypatch.setattr(folders.World, "charges", lambda self: 0.5)
+    monkeypatch.setattr(folders.World, "paid", lambda self: 5)
     assert case.broken()
 
 
