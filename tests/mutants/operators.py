@@ -25,6 +25,11 @@ _SPENDS = re.compile(
 )
 _BOUNDS = {"min", "max", "minimum", "maximum", "clip", "clamp"}
 _OWN_BOUNDS = {"as_bounded", "bound_groups", "bound_rows", "_clamp", "clamped", "clipped"}
+_READINGS = {
+    "_exact", "_alike", "_printed", "_plain_number", "_term", "_factor", "in_our_years", "presence",
+    "text_of_bytes",
+}  # fmt: skip
+_GUARDS = {"_finite", "_moderate", "nan_to_num", "finite_number"}
 _EVERYTHING = ("Exception", "BaseException")
 _MODULES = {"np", "numpy", "torch", "math"}
 _COUNTED = re.compile(
@@ -81,6 +86,41 @@ def bound_dropped(place: Place) -> Iterator[ast.AST]:
             yield node.args[0]
         elif of is None or name in ("minimum", "maximum"):
             yield from node.args if len(node.args) > 1 else []
+
+
+def equality_loosened(place: Place) -> Iterator[ast.AST]:
+    """What is compared is compared as it comes, not in the one form in which it means one thing."""
+    node, name = place.node, called(place.node)
+    if not isinstance(node, ast.Call) or any(isinstance(a, ast.Starred) for a in node.args):
+        return
+    of = node.func.value if isinstance(node.func, ast.Attribute) else None
+    if name == "built_in" and len(node.args) > 2:
+        yield node.args[2]
+    elif name in _READINGS and node.args:
+        yield node.args[0]
+    elif name in ("cast", "try_cast") and of is not None:
+        yield of
+    elif name == "identical_to" and of is not None:
+        yield ast.Compare(of, [ast.Eq()], node.args)
+
+
+def guard_dropped(place: Place) -> Iterator[ast.AST | list[ast.stmt]]:
+    """A row that cannot be computed with is, and fails, or is not a number."""
+    node, name = place.node, called(place.node)
+    if isinstance(node, ast.Try) and node.handlers and not node.finalbody and not node.orelse:
+        always: ast.expr = ast.Constant(True)
+        yield ast.If(always, node.body, [])
+    if not isinstance(node, ast.Call) or any(isinstance(a, ast.Starred) for a in node.args):
+        return
+    of = node.func.value if isinstance(node.func, ast.Attribute) else None
+    if name in ("either", "where") and len(node.args) == 3:
+        yield from node.args[1:]
+    elif name in _GUARDS and node.args:
+        yield node.args[0]
+    elif name == "nullif" and of is not None:
+        yield of
+    elif name == "try_cast" and of is not None:
+        yield ast.Call(ast.Attribute(of, "cast", ast.Load()), node.args, node.keywords)
 
 
 def call_skipped(place: Place) -> Iterator[ast.AST]:
@@ -220,4 +260,6 @@ OPERATORS: dict[str, Operator] = {
     "logic": logic_swapped,
     "raise removed": raise_removed,
     "default returned": default_returned,
+    "equality loosened": equality_loosened,
+    "guard dropped": guard_dropped,
 }

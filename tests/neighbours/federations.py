@@ -107,6 +107,8 @@ class FederationCase(Case):
         lie: what she sends, for lies.
         first: whether she stands before the others.
         steps: of her local training.
+        work: what is asked of participants: ``updates``, bounded as a whole, or ``selected``
+            numbers, each bounded; with the latter she lies.
     """
 
     kind: ClassVar[str] = "federations"
@@ -116,6 +118,7 @@ class FederationCase(Case):
     lie: Lie = Lie("bytes")
     first: bool = False
     steps: int = 1
+    work: str = "updates"
 
     def broken(self) -> list[str]:
         """Another error or another course, or weights that are too far apart."""
@@ -123,8 +126,10 @@ class FederationCase(Case):
         found = differences(one, two)
         if one.numbers is None or two.numbers is None:
             return found
+        order = np.inf if self.work == "selected" else 2
         moved = [
-            float(np.linalg.norm(a - b)) for a, b in zip(one.numbers, two.numbers, strict=False)
+            float(np.linalg.norm(a - b, order))
+            for a, b in zip(one.numbers, two.numbers, strict=False)
         ]
         most = CLIP * RATE / (OTHERS + 1) * (1 + _ROOM)
         if moved and moved[0] > most:  # later rounds begin from other weights
@@ -145,13 +150,15 @@ class FederationCase(Case):
         from sfumato.federated.coordinator import Coordinator
         from sfumato.federated.federation import Federation
         from sfumato.federated.in_process import InProcess
-        from sfumato.federated.noises import CentralNoise
-        from sfumato.federated.works import ClientUpdates
+        from sfumato.federated.noises import CentralNoise, NoNoise
+        from sfumato.federated.works import ClientUpdates, SelectedGradients
 
+        chosen: Any = ClientUpdates(steps=self.steps, rate=0.3, clip=CLIP), CentralNoise(0.1)
+        if self.work == "selected":
+            chosen = SelectedGradients(9.0, 0.5, CLIP, 0.0), NoNoise()
         federation = Federation(
             model="linear", shape=(WIDTH,), classes=CLASSES, participants=OTHERS + 1, rounds=ROUNDS,
-            work=ClientUpdates(steps=self.steps, rate=0.3, clip=CLIP), noise=CentralNoise(0.1),
-            server_rate=RATE,
+            work=chosen[0], noise=chosen[1], server_rate=RATE,
         )  # fmt: skip
         vectors = np.random.default_rng(2).normal(size=(OTHERS, SIZE)) * 0.1
         others = {f"p{i}": _Answers(_numbers(v)) for i, v in enumerate(vectors)}
@@ -235,7 +242,8 @@ def federation_cases(draw: st.DrawFn) -> FederationCase:
     what = draw(st.sampled_from(["data", "presence", "lies", "lies"]))
     first = draw(st.booleans())
     if what == "lies":
-        return FederationCase(what, lie=draw(_LIES), first=first)
+        work = draw(st.sampled_from(["updates", "updates", "selected"]))
+        return FederationCase(what, lie=draw(_LIES), first=first, work=work)
     return FederationCase(
         what, draw(st.sampled_from([0, 1, 5, 40])), draw(st.sampled_from(_ODDS)), first=first,
         steps=draw(st.sampled_from([1, 3])),

@@ -16,13 +16,22 @@ import logging
 import re
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar
 
 from tests.coins import same_coins
 
-__all__ = ["Case", "Finding", "Outcome", "UnusableError", "differences", "done", "script"]
+__all__ = [
+    "Case",
+    "Finding",
+    "Outcome",
+    "UnusableError",
+    "differences",
+    "done",
+    "making",
+    "script",
+]
 
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 _TOLD = ("sfumato",)  # loggers whose records others see
@@ -30,6 +39,25 @@ _TOLD = ("sfumato",)  # loggers whose records others see
 
 class UnusableError(Exception):
     """A case that says nothing: the input itself cannot be made."""
+
+
+@contextlib.contextmanager
+def making() -> Generator[None]:
+    """Whatever fails while an input is made is not our error; Polars' engine panics, too.
+
+    Raises:
+        UnusableError: in its place.
+    """
+    try:
+        yield
+    except UnusableError:
+        raise
+    except Exception as error:
+        raise UnusableError(str(error)) from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise UnusableError(str(error)) from error
 
 
 @dataclass
@@ -42,6 +70,7 @@ class Outcome:
         logged: log records, in order.
         shape: whatever else the run showed: schemas, keys, counts of cells, charges, files.
         numbers: released numbers, or exact ones before noise.
+        told: whatever else was released, which may differ.
     """
 
     error: str = ""
@@ -49,6 +78,7 @@ class Outcome:
     logged: list[str] = field(default_factory=list)
     shape: Any = None
     numbers: Any = None
+    told: list[Any] = field(default_factory=list)
 
 
 class _Kept(logging.Handler):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.neighbours.declared import declared_cases
 from tests.neighbours.drawing_tables import table_cases, unit_cases
 from tests.neighbours.federations import federation_cases
 from tests.neighbours.folders import folder_cases
@@ -18,6 +19,7 @@ KINDS: dict[str, Any] = {
     "spark": table_cases(("spark",)),
     "units": unit_cases(),
     "lines": line_cases(),
+    "declared": declared_cases(),
     "loops": loop_cases(),
     "folders": folder_cases(),
     "federations": federation_cases(),

@@ -108,6 +108,16 @@ def _noisy_by_index_torch(x: Tensor, index: int, items: Items) -> Tensor:
     return x + torch.randn(x.shape, generator=torch.Generator().manual_seed(index))
 
 
+def _choosy(x: Tensor, index: int, items: Items) -> Tensor:
+    if not bool(torch.isfinite(x.float()).all()) or bool((x.float().abs() > 30).any()):
+        raise ValueError(f"row {index} is out of range")
+    return x
+
+
+def _shortened(x: Tensor, index: int, items: Items) -> Tensor:
+    return x[torch.isfinite(x.float())]
+
+
 def _counted(x: Tensor, index: int, items: Items) -> Tensor:
     items.read = getattr(items, "read", 0) + 1  # pyright: ignore
     return x * items.read
@@ -126,6 +136,8 @@ CHANGES: dict[str, Change | None] = {
     "nearest": lambda x, i, items: x - items.others(i)[(items.others(i) - x).norm(dim=1).argmin()],
     "by count": lambda x, _, items: x / len(items),
     "how often read": _counted,
+    "refuses odd ones": _choosy,
+    "without the odd": _shortened,
 }
 """What a data set does to a row when it is read."""
 

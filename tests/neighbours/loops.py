@@ -24,7 +24,7 @@ import torch
 from hypothesis import strategies as st
 from tests.neighbours import loop_parts as parts
 from tests.neighbours import loop_rows
-from tests.neighbours.harness import Case, Outcome, differences, done
+from tests.neighbours.harness import Case, Outcome, UnusableError, differences, done
 from torch import Tensor
 
 __all__ = ["LoopCase", "loop_cases"]
@@ -34,6 +34,22 @@ _UNTOUCHED = 1000  # the budget before anything is charged
 _SAME = 1e-4  # rounding: rows come in another order each time
 _ROOM = 1e-3
 _COARSE = 0.05  # in bfloat16 others' gradients are rounded otherwise in a batch of another size
+
+
+class _Unhashable:
+    """What nothing can be told of."""
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("no equality")
+
+
+_OWNERS: dict[str, Any] = {
+    "none": None, "nan": float("nan"), "a number": 7, "a fraction": 0.5, "huge": 10**400,
+    "bytes": b"\xff", "a surrogate": "\udcff", "a list": [1], "an object": _Unhashable(),
+    "a complex number": 1j, "as another's": "p0",
+}  # fmt: skip
 
 
 class _NoNoise:
@@ -73,6 +89,7 @@ class LoopCase(Case):
         own_loop: whether the loop is the user's, or ``fit``'s.
         per_owner: rows that each owner has, who then comes and goes with all of hers; 0 for none.
         of_owner: the most rows of an owner in a lot.
+        owner: what the owner that comes and goes is called by; "" for a number as the others'.
         copies: differently augmented copies of each row.
         schedule: of the learning rate, by name.
         precision: of the passes.
@@ -100,6 +117,7 @@ class LoopCase(Case):
     own_loop: bool = False
     per_owner: int = 0
     of_owner: int = 1
+    owner: str = ""
     copies: int = 1
     schedule: str = ""
     precision: str = ""
@@ -113,6 +131,8 @@ class LoopCase(Case):
         if self.per_owner:
             gone = {i for i, _ in every if i // self.per_owner == self.place // self.per_owner}
         left = [row for row in every if row[0] not in gone]
+        if not left:
+            raise UnusableError("no row is left, and nothing tells what one looks like")
         one, two = self._outcome(every), self._outcome(left)
         if self.items and one.error.startswith("TrainingError") and one.shape == _UNTOUCHED:
             # Refused for what the first rows look like: which reason is named may depend on them.
@@ -178,7 +198,7 @@ class LoopCase(Case):
         ledger.create("rows", sf.Budget(_UNTOUCHED, 1e-3), unit=unit)
         noise, options = _NoNoise(), self._options()
         if self.per_owner:
-            options["owners"] = np.array([i // self.per_owner for i, _ in numbered])
+            options["owners"] = self._owners([i // self.per_owner for i, _ in numbered])
             options["rows_per_owner"] = self.of_owner
         data: Any = loop_rows.Items(rows, loop_rows.CHANGES[self.change])
         if not self.items:
@@ -201,6 +221,16 @@ class LoopCase(Case):
             outcome.numbers = torch.cat(noise.sums) if noise.sums else None
         finally:
             outcome.shape = ledger.status("rows").left
+
+    def _owners(self, numbers: list[int]) -> Any:
+        if not self.owner:
+            return np.array(numbers)
+        odd = _OWNERS[self.owner]
+        mine = self.place // self.per_owner
+        found = np.empty(len(numbers), object)
+        for i, number in enumerate(numbers):
+            found[i] = odd if number == mine else f"p{number}"
+        return found
 
     def _options(self) -> dict[str, Any]:
         import sfumato as sf
@@ -253,6 +283,7 @@ def loop_cases(draw: st.DrawFn) -> LoopCase:
         chosen[name] = draw(st.sampled_from(pools[name]))
     if chosen.get("per_owner"):
         chosen["of_owner"] = draw(st.sampled_from([1, chosen["per_owner"]]))
+        chosen["owner"] = draw(st.sampled_from(["", "", *_OWNERS]))
     if chosen.get("augment"):
         chosen["copies"] = draw(st.sampled_from([1, 1, 2]))
     if items and draw(st.integers(0, 9)) == 0:

@@ -26,7 +26,7 @@ from urllib.parse import quote
 from tests.coins import same_coins
 from tests.databases import has_java, server_programs, server_with_collations, spark_session
 from tests.neighbours.cells import Column, arrow_table
-from tests.neighbours.harness import Case, Outcome, UnusableError, differences, done
+from tests.neighbours.harness import Case, Outcome, UnusableError, differences, done, making
 
 __all__ = [
     "Column",
@@ -88,7 +88,7 @@ class Question:
 
 def asked(outcome: Outcome, table: Any, questions: Sequence[Question]) -> None:
     """Asks one after the other, and notes what is seen."""
-    outcome.shape, outcome.numbers = [table.columns], []
+    outcome.shape, outcome.numbers, outcome.told = [table.columns], [], []
     for number, question in enumerate(questions):
         try:
             with same_coins(COINS + 1 + number):  # whatever the one before drew
@@ -96,6 +96,7 @@ def asked(outcome: Outcome, table: Any, questions: Sequence[Question]) -> None:
         except Exception as error:  # whatever it is, it must be the neighbour's, too
             outcome.shape.append(f"{type(error).__name__}: {error}")
             outcome.numbers.append([])
+            outcome.told.append([])
             continue
         outcome.shape.append(
             {
@@ -107,6 +108,7 @@ def asked(outcome: Outcome, table: Any, questions: Sequence[Question]) -> None:
                 "kinds": sorted({type(cell.value).__name__ for cell in answer.cells}),
             }
         )
+        outcome.told.append([cell.keys for cell in answer.cells])
         adds = question.adds_up
         outcome.numbers.append([(c.value, c.low, c.high) for c in answer.cells] if adds else [])
 
@@ -159,7 +161,19 @@ class TableCase(Case):
     def broken(self) -> list[str]:
         """Other errors, other shapes, or numbers too far apart."""
         one, two = self._outcome(self.columns), self._outcome(self._neighbour())
-        return [*differences(one, two), *too_far(one, two)]
+        return [*differences(one, two), *too_far(one, two), *self._told_of_her(one)]
+
+    def _told_of_her(self, outcome: Outcome) -> list[str]:
+        """Keys that nobody declared, and that no one but her has."""
+        mine, columns = set(self.victim), {column.name: column.cells for column in self.columns}
+        found = []
+        for question, answered in zip(self.questions, outcome.told, strict=False):
+            for i, name in enumerate(question.by if question.private_keys else ()):
+                hers = {_written(cell) for j, cell in enumerate(columns[name]) if j in mine}
+                others = {_written(cell) for j, cell in enumerate(columns[name]) if j not in mine}
+                if alone := (hers - others) & {str(keys[i]) for keys in answered}:
+                    found.append(f"keys that one unit alone has are told: {sorted(alone)}")
+        return found
 
     def traits(self) -> frozenset[str]:
         """Types of columns, and kinds of questions."""
@@ -214,6 +228,12 @@ class TableCase(Case):
         asked(outcome, table, self.questions)
 
 
+def _written(cell: Any) -> str:
+    """A stored cell, or a literal of it, as its key is written."""
+    text = cell.decode(errors="replace") if isinstance(cell, bytes) else str(cell)
+    return text.strip("'")
+
+
 # --- sources --------------------------------------------------------------------------------------
 
 
@@ -242,7 +262,7 @@ def made(source: str, columns: tuple[Column, ...], folder: Path) -> Made:
     table = arrow_table(columns)
     if source == "arrow":
         return Made(table, {})
-    try:
+    with making():
         if source == "parquet":
             import pyarrow.parquet as pq
 
@@ -257,14 +277,6 @@ def made(source: str, columns: tuple[Column, ...], folder: Path) -> Made:
 
             return Made(table.to_pandas(types_mapper=pd.ArrowDtype), {})
         return Made(_as_pandas(table), {})
-    except UnusableError:
-        raise
-    except Exception as error:
-        raise UnusableError(str(error)) from error
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":
-            raise
-        raise UnusableError(str(error)) from error
 
 
 def _as_pandas(table: Any) -> Any:

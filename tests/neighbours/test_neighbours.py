@@ -14,8 +14,8 @@ from tests.neighbours.loops import LoopCase
 from tests.neighbours.tables import Column, Question, TableCase
 
 PIECE = {
-    "tables": 10, "postgres": 6, "spark": 3, "units": 6, "lines": 12, "loops": 12, "folders": 15,
-    "federations": 40,
+    "tables": 10, "postgres": 6, "spark": 3, "units": 6, "lines": 12, "declared": 60,
+    "loops": 12, "folders": 15, "federations": 40,
 }  # fmt: skip
 KINDS_HERE = [
     pytest.param(kind, marks=pytest.mark.slow) if kind == "spark" else kind for kind in KINDS
@@ -68,6 +68,18 @@ def test_an_error_that_depends_on_a_row_is_seen(monkeypatch):
     assert [law for law in case.broken() if "three" in law]
 
 
+def test_keys_of_one_alone_are_seen(monkeypatch):
+    from sfumato.queries import private_keys
+
+    cells = (*(b"rome",) * 9, b"bari")
+    columns = Column("x", "int64", tuple(range(10))), Column("city", "string", cells)
+    questions = (Question(by=("city",), private_keys=True),)
+    case = TableCase("arrow", columns, (9,), "x", questions=questions)
+    assert not case.broken()
+    monkeypatch.setattr(private_keys, "threshold", lambda *_: -(10**9))
+    assert [law for law in case.broken() if "bari" in law]
+
+
 def test_lines_that_reach_others_are_seen(monkeypatch):
     from sfumato.queries import lines as room
 
@@ -97,7 +109,7 @@ def test_lots_beyond_the_charge_are_seen(monkeypatch):
     deeds = (("run", "a", 3), ("copy", "a", "b"), ("run", "a", 9), ("run", "b", 9))
     case = FolderCase("training", deeds)
     assert not case.broken()
-    monkeypatch.setattr(folders.World, "paid", lambda self: 5)
+    monkeypatch.setattr(folders.World, "paid", lambda self: 4)
     assert case.broken()
 
 
