@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.mutants.making import Mutant, code_of
 from tests.mutants.rooms import OPTIONS, ROOT, SOURCE, mirrors_of, room_of
 
-__all__ = ["LIMIT", "Verdict", "module_of", "run", "run_code"]
+__all__ = ["LIMIT", "Verdict", "module_of", "run", "run_code", "serve"]
 
 LIMIT = 600.0
 """Seconds after which a mutant counts as killed: it hangs, or takes what no one would wait for."""
@@ -65,6 +65,22 @@ def run_code(
         paths: more folders to import from.
     """
     began = time.monotonic()
+    command = [
+        sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=line", *tests,
+    ]  # fmt: skip
+    code_returned, text, taken = serve(module, code, command, limit, paths)
+    return _verdict(code_returned, text, taken, time.monotonic() - began)
+
+
+def serve(
+    module: str, code: bytes, command: Sequence[str], limit: float, paths: Sequence[str] = ()
+) -> tuple[int | None, str, bool]:
+    """Runs a command to which ``module`` is served by ``code``.
+
+    Returns:
+        Its status, None if it was ended after ``limit`` seconds; what it wrote; and whether it
+        imported the module at all.
+    """
     with tempfile.TemporaryDirectory() as folder:
         served, taken = Path(folder, "mutant"), Path(folder, "taken")
         served.write_bytes(code)
@@ -76,24 +92,19 @@ def run_code(
         }
         # Not those of a surrounding run of pytest.
         environment = {k: v for k, v in environment.items() if not k.startswith("PYTEST_")}
-        command = [
-            sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=line",
-            *tests,
-        ]  # fmt: skip
         with Path(folder, "out").open("w+") as out:
             process = subprocess.Popen(
                 command, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
             try:
-                code_returned = process.wait(limit)
+                status = process.wait(limit)
             except subprocess.TimeoutExpired:
-                code_returned = None
+                status = None
             finally:
                 _end(process)
             out.seek(0)
-            text = out.read()
-        return _verdict(code_returned, text, taken.exists(), time.monotonic() - began)
+            return status, out.read(), taken.exists()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

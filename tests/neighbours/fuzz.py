@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import os
 import random
 import runpy
 import sys
@@ -102,36 +103,45 @@ def _search(asked: argparse.Namespace) -> int:
     unusable: collections.Counter[str] = collections.Counter()
     kinds = asked.kinds.split(",")
     known: dict[str, list[Finding]] = {kind: [] for kind in kinds}
-    while time.monotonic() - began < 60 * asked.minutes:
+    while not _over(asked, began, found):
         for kind in kinds:
             some, useless, case = hunt(kind, seed, asked.cases, known=known[kind])
             tried[kind] += some
             unusable[kind] += useless
             if case is not None:
                 found += 1
-                minutes = (time.monotonic() - began) / 60
+                minutes, worked = (time.monotonic() - began) / 60, _worked()
                 broken = case.broken()
                 known[kind].append(Finding.of(case, broken))
                 name, text = script(case, broken)
                 asked.findings.mkdir(parents=True, exist_ok=True)
                 (asked.findings / name).write_text(text)
-                print(f"after {minutes:.1f} minutes, {kind}, seed {seed}: {asked.findings / name}")
+                where = f"{kind}, seed {seed}: {asked.findings / name}"
+                print(f"after {minutes:.1f} minutes ({worked:.1f} of a core), {where}")
                 print("\n".join(f"  {law[:400]}" for law in broken), flush=True)
-            if time.monotonic() - began >= 60 * asked.minutes:
+            if _over(asked, began, found):
                 break
         seed += 1
-        if asked.stop_at and found >= asked.stop_at:
-            break
     minutes = (time.monotonic() - began) / 60
     line = {
-        "minutes": round(minutes, 1), "tried": dict(tried), "unusable": dict(unusable),
-        "found": found, "last seed": seed,
+        "minutes": round(minutes, 1), "of a core": round(_worked(), 1), "tried": dict(tried),
+        "unusable": dict(unusable), "found": found, "last seed": seed,
     }  # fmt: skip
     print(json.dumps(line))
     if asked.log:
         with asked.log.open("a") as file:
             file.write(json.dumps(line) + "\n")
     return found
+
+
+def _over(asked: argparse.Namespace, began: float, found: int) -> bool:
+    enough = asked.stop_at and found >= asked.stop_at
+    return bool(enough) or time.monotonic() - began >= 60 * asked.minutes
+
+
+def _worked() -> float:
+    """Minutes that this process and those it waited for have worked."""
+    return sum(os.times()[:4]) / 60
 
 
 if __name__ == "__main__":
