@@ -1,27 +1,29 @@
-"""All kinds of cases, by name."""
+"""All kinds of cases, by name. What a kind needs is imported when it is asked for."""
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
-from tests.neighbours.declared import declared_cases
-from tests.neighbours.drawing_tables import table_cases, unit_cases
-from tests.neighbours.federations import federation_cases
-from tests.neighbours.folders import folder_cases
-from tests.neighbours.lines import line_cases
-from tests.neighbours.loops import loop_cases
+__all__ = ["KINDS", "cases_of"]
 
-__all__ = ["KINDS"]
-
-KINDS: dict[str, Any] = {
-    "tables": table_cases(),
-    "postgres": table_cases(("postgres",)),
-    "spark": table_cases(("spark",)),
-    "units": unit_cases(),
-    "lines": line_cases(),
-    "declared": declared_cases(),
-    "loops": loop_cases(),
-    "folders": folder_cases(),
-    "federations": federation_cases(),
+_HERE = "tests.neighbours."
+KINDS: dict[str, tuple[str, str, tuple[Any, ...]]] = {
+    "tables": ("drawing_tables", "table_cases", ()),
+    "postgres": ("drawing_tables", "table_cases", (("postgres",),)),
+    "spark": ("drawing_tables", "table_cases", (("spark",),)),
+    "units": ("drawing_tables", "unit_cases", ()),
+    "lines": ("lines", "line_cases", ()),
+    "declared": ("declared", "declared_cases", ()),
+    "loops": ("loops", "loop_cases", ()),
+    "loops on a GPU": ("loops", "loop_cases", ("cuda",)),
+    "folders": ("folders", "folder_cases", ()),
+    "federations": ("federations", "federation_cases", ()),
 }
-"""Strategies by the kind of case that they make."""
+"""The module of each kind, the strategy that it has, and what that is given."""
+
+
+def cases_of(kind: str) -> Any:
+    """The strategy that makes cases of a kind."""
+    module, strategy, given = KINDS[kind]
+    return getattr(importlib.import_module(_HERE + module), strategy)(*given)

@@ -31,13 +31,13 @@ def _mixed(p: float) -> Callable[[Tensor], Tensor]:
 AUGMENTS: dict[str, Callable[[Tensor], Tensor] | None] = {
     "none": None,
     "noise": lambda x: x + torch.randn_like(x.float()),
-    "numpy": lambda x: x + torch.from_numpy(legacy.normal(size=x.shape)).float(),
-    "python": lambda x: x * torch.tensor([[random.choice([1.0, -1.0])] for _ in x]),
-    "generator of its own": lambda x: x + torch.randn(x.shape, generator=OWN),
+    "numpy": lambda x: x + torch.from_numpy(legacy.normal(size=x.shape)).float().to(x.device),
+    "python": lambda x: x * torch.tensor([[random.choice([1.0, -1.0])] for _ in x]).to(x.device),
+    "generator of its own": lambda x: x + torch.randn(x.shape, generator=OWN).to(x.device),
     "mixup": _mixed(1.0),
     "mixup, seldom": _mixed(0.05),
     "largest": lambda x: x.float() / x.abs().amax().clamp(min=1),
-    "by place": lambda x: x * torch.linspace(-1, 1, len(x))[:, None],
+    "by place": lambda x: x * torch.linspace(-1, 1, len(x), device=x.device)[:, None],
     "by size": lambda x: x if len(x) % 2 else -x,
 }  # fmt: skip
 """What is done to a batch before the model."""
@@ -57,12 +57,12 @@ FILLS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def _by_rank_of_draws(h: Tensor) -> Tensor:
     """The row of the largest draw is left out: which it is depends on how many draw."""
-    drawn = torch.rand(len(h))
+    drawn = torch.rand(len(h), device=h.device)
     return h * (drawn < drawn.max())[:, None]
 
 
 def _one_of_all(h: Tensor) -> Tensor:
-    chosen = torch.multinomial(torch.ones(len(h)), 1)
+    chosen = torch.multinomial(torch.ones(len(h), device=h.device), 1)
     return h + h[chosen]
 
 
@@ -71,15 +71,15 @@ DROPOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "half": lambda h: F.dropout(h, 0.5),
     "alpha": lambda h: F.alpha_dropout(h, 0.1, training=True),
     "features": lambda h: F.dropout1d(h[..., None], 0.3)[..., 0],
-    "rows": lambda h: h * torch.bernoulli(torch.full((len(h), 1), 0.5)),
+    "rows": lambda h: h * torch.bernoulli(torch.full((len(h), 1), 0.5, device=h.device)),
     "noise": lambda h: h + torch.randn_like(h),
     "all or none": lambda h: h * float(torch.rand(()) < 0.5),
     "by rank of draws": _by_rank_of_draws,
     "one row for all": _one_of_all,
-    "shuffled": lambda h: h[torch.randperm(len(h))],
-    "features shuffled": lambda h: h[:, torch.randperm(h.shape[1])],
+    "shuffled": lambda h: h[torch.randperm(len(h), device=h.device)],
+    "features shuffled": lambda h: h[:, torch.randperm(h.shape[1], device=h.device)],
     "classes drawn": lambda h: h * torch.multinomial(F.softmax(h.float(), 1), 1),
-    "as many as rows": lambda h: h * torch.randint(1, len(h) + 1, (len(h), 1)),
+    "as many as rows": lambda h: h * torch.randint(1, len(h) + 1, (len(h), 1), device=h.device),
 }
 """What is drawn in the model."""
 
@@ -92,7 +92,7 @@ MIDDLES: dict[str, Callable[[Tensor], Tensor]] = {
     "least": lambda h: h - h.amin(0),
     "median": lambda h: h - h.median(0).values,
     "softmax": lambda h: F.softmax(h, 0),
-    "by place": lambda h: h * torch.arange(1, len(h) + 1)[:, None],
+    "by place": lambda h: h * torch.arange(1, len(h) + 1, device=h.device)[:, None],
     "neighbour": lambda h: h + h.roll(1, 0),
     "attention": lambda h: F.softmax(h @ h.T, 1) @ h,
     "sorted": lambda h: h[h[:, 0].argsort()],
@@ -137,7 +137,7 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "to class means": _to_class_means,
     "hardest half": _hardest,
     "of those that are wrong": lambda s, y: _each(s, y) / (s.argmax(1) != y).sum().clamp(min=1),
-    "contrast": lambda s, y: _each(s @ s.T, torch.arange(len(s))),
+    "contrast": lambda s, y: _each(s @ s.T, torch.arange(len(s), device=s.device)),
 }
 """Losses, a number a row."""
 
@@ -172,7 +172,7 @@ class network(nn.Module):  # noqa: N801 - a function in all but name
     def forward(self, x: Tensor) -> Tensor:
         """Scores."""
         if self.precision == "autocast":
-            with torch.autocast("cpu", torch.bfloat16):
+            with torch.autocast(x.device.type, torch.bfloat16):
                 return self._scores(x).float()
         return self._scores(x)
 

@@ -95,6 +95,7 @@ class LoopCase(Case):
         precision: of the passes.
         workers: processes that read rows.
         clip: how rows are clipped.
+        device: where the model is.
     """
 
     kind: ClassVar[str] = "loops"
@@ -123,6 +124,7 @@ class LoopCase(Case):
     precision: str = ""
     workers: int = 0
     clip: str = "flat"
+    device: str = "cpu"
 
     def broken(self) -> list[str]:
         """Another error, or sums that are too far apart."""
@@ -137,6 +139,8 @@ class LoopCase(Case):
         if self.items and one.error.startswith("TrainingError") and one.shape == _UNTOUCHED:
             # Refused for what the first rows look like: which reason is named may depend on them.
             one.error, two.error = (e.partition(":")[0] for e in (one.error, two.error))
+        if self.change == "how often read" and _UNTOUCHED in (one.shape, two.shape):
+            return []  # found out by reading the first row again, which need not show it
         found = differences(one, two)
         if found or one.error or one.numbers is None or two.numbers is None:
             return found
@@ -191,6 +195,7 @@ class LoopCase(Case):
             parts.DROPOUTS[self.dropout],
         )  # fmt: skip
         model.precision = self.precision
+        model.to(self.device)
         if self.precision == "double":
             model.double()
         ledger = sf.Ledger(folder / "ledger.db", create=True)
@@ -202,7 +207,7 @@ class LoopCase(Case):
             options["rows_per_owner"] = self.of_owner
         data: Any = loop_rows.Items(rows, loop_rows.CHANGES[self.change])
         if not self.items:
-            data = torch.stack([x for x, _ in rows]), torch.stack([y for _, y in rows])
+            data = tuple(torch.stack(each).to(self.device) for each in zip(*rows, strict=True))
         optimizer = getattr(torch.optim, self.optimizer)(model.parameters(), lr=0.1)
         if self.schedule:
             options["scheduler"] = parts.SCHEDULES[self.schedule](optimizer)
@@ -212,12 +217,12 @@ class LoopCase(Case):
                 noise_multiplier=1.0, delta=1e-5, noise=noise, progress=False, ledger=ledger,
                 dataset="rows", **options,
             )  # fmt: skip
-            loss = parts.LOSSES[self.loss]
+            each, device = parts.LOSSES[self.loss], self.device
             if self.own_loop:
                 for x, y in trainer:
-                    trainer.backward(loss(model(x), y))
+                    trainer.backward(each(model(x.to(device)), y.to(device)))
             else:
-                trainer.fit(lambda model, x, y: loss(model(x), y))
+                trainer.fit(lambda model, x, y: each(model(x.to(device)), y.to(device)))
             outcome.numbers = torch.cat(noise.sums) if noise.sums else None
         finally:
             outcome.shape = ledger.status("rows").left
@@ -251,7 +256,7 @@ class LoopCase(Case):
 
 
 @st.composite
-def loop_cases(draw: st.DrawFn) -> LoopCase:
+def loop_cases(draw: st.DrawFn, device: str = "cpu") -> LoopCase:
     """Any loop; most have one odd part at most."""
     kinds = [*loop_rows.ROWS, "words, last", "words, masked"]
     rows = draw(st.sampled_from(kinds))
@@ -290,10 +295,11 @@ def loop_cases(draw: st.DrawFn) -> LoopCase:
         chosen["workers"] = 1
     count = draw(st.integers(2, 24))
     odds = ["", "nan", "inf", "huge", "small", "mark", "cell", "ignored"]
-    if not chosen.get("own_loop"):  # what a loss of one's own raises ends one's own loop
+    # What a loss raises ends one's own loop, and on a GPU all work: docs/threat-model.md.
+    if not chosen.get("own_loop") and device == "cpu":
         odds.append("label")
     odd = draw(st.sampled_from(odds))
     return LoopCase(
         rows, count, odd, draw(st.integers(0, count - 1)), items,
-        seed=draw(st.sampled_from([0, 42])), **chosen,
+        seed=draw(st.sampled_from([0, 42])), device=device, **chosen,
     )  # fmt: skip

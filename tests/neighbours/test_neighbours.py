@@ -8,7 +8,6 @@ from tests.neighbours.federations import FederationCase, Lie
 from tests.neighbours.folders import FolderCase
 from tests.neighbours.fuzz import hunt
 from tests.neighbours.harness import script
-from tests.neighbours.kinds import KINDS
 from tests.neighbours.lines import LinesCase
 from tests.neighbours.loops import LoopCase
 from tests.neighbours.tables import Column, Question, TableCase
@@ -18,7 +17,7 @@ PIECE = {
     "loops": 12, "folders": 15, "federations": 40,
 }  # fmt: skip
 KINDS_HERE = [
-    pytest.param(kind, marks=pytest.mark.slow) if kind == "spark" else kind for kind in KINDS
+    pytest.param(kind, marks=pytest.mark.slow) if kind == "spark" else kind for kind in PIECE
 ]
 
 
