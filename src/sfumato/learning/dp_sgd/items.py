@@ -10,7 +10,8 @@ collate takes it in the company of the declared item (the first of the example, 
 and the batch then has the declared form. Others (unreadable, of another type or shape, or of a
 length that the collate does not take) are left out: a declared item stands in for them, with
 weight 0, and no error tells. Items are read by their own numbers, never several at once, since a
-data set that makes several at once may make one look like the others (a transform that pads).
+data set that makes several at once may make one look like the others (a transform that pads). Each
+is copied before the next is read (:mod:`~sfumato.learning.dp_sgd.kept_items`).
 
 Where lengths are open, the declared item is in every batch that is collated, so that no item is
 ever without company; what company does to it is tried in the rehearsal
@@ -34,6 +35,7 @@ from sfumato.core import validation
 from sfumato.learning.dp_sgd.company import Company, PublicItems
 from sfumato.learning.dp_sgd.errors import StreamError, TrainingError
 from sfumato.learning.dp_sgd.in_order import InOrder
+from sfumato.learning.dp_sgd.kept_items import kept
 from sfumato.learning.dp_sgd.made_up import WORDS, kind_of, made_up_item, sizes_of
 from sfumato.learning.dp_sgd.other_coins import (
     Watched,
@@ -103,7 +105,7 @@ class Items:
         with own_rows_alone(self.data):
             for place, index in enumerate(rows.tolist()):
                 try:
-                    items.append(self.data[index])
+                    items.append(kept(self.data[index]))
                 except StreamError:  # about the declared number of rows: all rest would be left out
                     raise
                 except Exception:  # whatever a private row makes the user's code do
@@ -179,7 +181,7 @@ class Items:
     def _typical(self) -> Any:
         """One of the first items, of the structure that most of them have."""
         if isinstance(self.data, InOrder):  # which some can read only once
-            return self.data[0]
+            return kept(self.data[0])
         items = [self._read(i) for i in range(min(_SEEN, len(self.data)))]
         alike = [items[i] for i in _commonest([kind_of(item) for item in items])]
         if isinstance(alike[0], Exception):
@@ -204,7 +206,7 @@ class Items:
         """
         try:
             with same_coins(0), own_rows_alone(self.data):
-                return self.data[index]
+                return kept(self.data[index])
         except Exception as error:
             return error
 
