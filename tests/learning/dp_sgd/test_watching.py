@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from sfumato.learning.dp_sgd.errors import TrainingError
-from sfumato.learning.dp_sgd.watching import Watch, _modules
+from sfumato.learning.dp_sgd.watching import Watch, modules_of
 
 
 def model():
@@ -24,9 +24,9 @@ def watched(made):
     return Watch(made, {n: p for n, p in made.named_parameters() if p.requires_grad})
 
 
-def test_modules_are_torchs_in_torchs_order():
+def testmodules_of_are_torchs_in_torchs_order():
     made = model()
-    assert list(map(id, _modules(made))) == list(map(id, made.modules()))
+    assert list(map(id, modules_of(made))) == list(map(id, made.modules()))
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def kept(item: Any) -> Any:
     if isinstance(item, np.ndarray) and item.dtype != object:
         return item.copy()
     if kind is dict:
-        return {key: kept(value) for key, value in item.items()}
+        return {key: kept(item[key]) for key in item}
     if kind is list:
         return [kept(value) for value in item]
     if isinstance(item, tuple):

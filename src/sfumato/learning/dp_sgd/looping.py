@@ -40,6 +40,7 @@ from sfumato.learning.dp_sgd.planned_steps import refuse_failing_steps
 from sfumato.learning.dp_sgd.progress import Progress, choose_progress
 from sfumato.learning.dp_sgd.recording import Expected, Recorder
 from sfumato.learning.dp_sgd.rehearsal import noted, rehearse
+from sfumato.learning.dp_sgd.remembering import Remembered
 from sfumato.learning.dp_sgd.resuming import Resuming
 from sfumato.learning.dp_sgd.sparing import failing_rows, taken_from, values_of
 from sfumato.learning.dp_sgd.stepping import NoisyStep, as_training_error
@@ -344,12 +345,16 @@ class Loop(ChargedOnce):
         return self
 
     def _learn_from(self, batch: Any, loss: Callable[..., Tensor]) -> None:
+        remembered = Remembered(self.model, loss)
+        if not self._step.compiled or self._rehearsal is not None:
+            remembered.note()
         if self._rehearsal is not None:
             expected = self._recorder.expected
             assert expected is not None
             try:
                 with noted(True), self._telling(), self._watched.calls():
                     losses = loss(self.model, *values_of(batch))
+                remembered.check()
             except (TrainingError, torch.OutOfMemoryError):
                 raise
             except Exception:
@@ -364,6 +369,7 @@ class Loop(ChargedOnce):
         except Exception as error:  # whatever a private row makes the user's code do
             losses = self._losses_of(self._spared(batch, loss, error), loss)
         if losses is not None:
+            remembered.check()
             return self.backward(losses)
         assert self._part is not None
         return self._complete(self._part)

@@ -17,9 +17,9 @@ from torch.utils import _pytree as pytree
 from sfumato.learning.dp_sgd.distributed.shards import local
 from sfumato.learning.dp_sgd.errors import TrainingError
 
-__all__ = ["Watch"]
+__all__ = ["MODULES_OWN", "Watch", "modules_of"]
 
-_MODULES_OWN = frozenset(vars(nn.Module()))
+MODULES_OWN = frozenset(vars(nn.Module()))
 _PLAIN = frozenset({str, int, float, bool, type(None)})  # what settings are made of
 
 _Key = tuple[Any, ...]
@@ -59,7 +59,7 @@ class Watch:
         """Takes what buffers and attributes hold now, to put it back if a run changes them."""
         # Tensors and modules are held: a new one cannot come to lie where an old one was.
         self._held = dict(_kept(self._model, self._shards))
-        self._modules = list(_modules(self._model))
+        self._modules = list(modules_of(self._model))
         self._states = {key: _state(t) for key, t in self._held.items()}
         self._copies = {name: b.detach().clone() for name, b in self._model.named_buffers()}
 
@@ -100,7 +100,7 @@ class Watch:
 
     def _check_trainable(self) -> None:
         own = {id(p) for p in self._parameters.values()}
-        for module in _modules(self._model):
+        for module in modules_of(self._model):
             for name, p in module._parameters.items():
                 if p is None or not p.requires_grad or id(p) in own:
                     continue
@@ -139,10 +139,10 @@ def _state(tensor: Tensor) -> tuple[int, int]:
 
 
 def _modes(model: nn.Module) -> tuple[bool, ...]:
-    return tuple(module.training for module in _modules(model))
+    return tuple(module.training for module in modules_of(model))
 
 
-def _modules(model: nn.Module) -> Iterator[nn.Module]:
+def modules_of(model: nn.Module) -> Iterator[nn.Module]:
     """All of them, each once, in torch's order; without their names, which take long to join."""
     seen: set[int] = set()
     waiting: list[nn.Module | None] = [model]
@@ -156,7 +156,7 @@ def _modules(model: nn.Module) -> Iterator[nn.Module]:
 
 def _kept(model: nn.Module, shards: Any = None) -> Iterator[tuple[_Key, Tensor]]:
     """Buffers, frozen parameters, and tensors in plain attributes, also in lists and the like."""
-    for module in _modules(model):
+    for module in modules_of(model):
         own = id(module)
         for name, buffer in module._buffers.items():
             if buffer is not None:
@@ -166,7 +166,7 @@ def _kept(model: nn.Module, shards: Any = None) -> Iterator[tuple[_Key, Tensor]]
                 if p is not None and not p.requires_grad:
                     yield (own, name), p
         for name, value in vars(module).items():
-            if name not in _MODULES_OWN:
+            if name not in MODULES_OWN:
                 yield from _tensors((own, name), value)
     if shards is not None:
         yield from (((0, name), p) for name, p in shards.parameters.items() if not p.requires_grad)
