@@ -104,6 +104,28 @@ def test_plans_count_for_caps_and_keep_keys(census):
     assert census.verify("census").ok
 
 
+def test_a_plan_declared_again_with_its_key_is_the_first_one(census):
+    plan = census.declare("census", PLAN, delta=1e-6, key="run", label="first")
+    census.spend("census", PLAN[0], plan=plan).commit(1)
+    reading = spent(census)
+    again = census.declare("census", PLAN, delta=1e-6, key="run", label="second")
+    assert again == plan
+    assert spent(census) == reading
+    with pytest.raises(LedgerError, match="event 2"):
+        census.spend("census", PLAN[0], plan=again)
+    census.spend("census", PLAN[1], plan=again).commit(2)
+    for other in ({"delta": 2e-6}, {"analyst": "ann"}):
+        with pytest.raises(LedgerError, match="was used for another plan"):
+            census.declare("census", PLAN, **({"delta": 1e-6, "key": "run"} | other))
+    with pytest.raises(LedgerError, match="was used for another plan"):
+        census.declare("census", PLAN[:2], delta=1e-6, key="run")
+    # A release's key is another one, and a plan without a key is a new one each time.
+    census.spend("census", LaplaceEvent(50.0), key="run").commit(3)
+    first, second = (census.declare("census", PLAN[:1], delta=1e-7) for _ in range(2))
+    assert first.number != second.number
+    assert census.verify("census").ok
+
+
 def test_a_plan_is_not_drawn_under_a_cap_that_has_not_counted_it(census, clock):
     plan = census.declare("census", PLAN, delta=1e-6, analyst="ann")
     cap = census.allot("census", Budget(0.1), ends=clock() + timedelta(days=1))

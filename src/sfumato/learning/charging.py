@@ -76,11 +76,12 @@ class RunCharge:
                     "ledger that it was charged to"
                 )
         plan: Plan | None = None
-        if delta is not None:
-            plan = self.ledger.declare(
-                self.dataset, [event], delta=delta, analyst=self._analyst, label=self._label
-            )
         key = "" if journal is None else journal.run
+        if delta is not None:  # by the run's name, too: it may die before the plan is drawn
+            plan = self.ledger.declare(
+                self.dataset, [event], delta=delta, analyst=self._analyst, key=key,
+                label=self._label,
+            )  # fmt: skip
         self._spending = self.ledger.spend(
             self.dataset, event, analyst=self._analyst, key=key, request=request,
             label=self._label, plan=plan,

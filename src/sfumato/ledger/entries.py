@@ -119,6 +119,8 @@ def mark_of(kind: str, payload: Mapping[str, Any]) -> str | None:
         return f"resume:{payload['reserve']}:{payload['turn']}"
     if kind == "table":
         return f"table:{payload['number']}"
+    if kind == "plan":
+        return f"plan:{payload['key']}" if payload.get("key") else None
     return f"refund:{payload['reserve']}" if kind == "refund" else None
 
 

@@ -344,6 +344,7 @@ class Ledger:
         *,
         delta: float,
         analyst: str = "",
+        key: str = "",
         label: str = "",
     ) -> Plan:
         """Charges a whole list of releases, fixed now, by their exact composition.
@@ -353,6 +354,8 @@ class Ledger:
             events: what will be released, in this order.
             delta: the part of the budget's opaque delta that the plan uses.
             analyst: who will draw from it.
+            key: an idempotency key: declared again with it, the plan is the first one, and nothing
+                more is charged.
             label: for readers.
 
         Returns:
@@ -362,10 +365,14 @@ class Ledger:
             BudgetExceeded: refused as a whole; nothing was written.
         """
         listed, who = list(_events(events)), _optional("analyst", analyst)
+        once = _optional("key", key)
         guarantee = plans.promise(listed, delta, self.terms(name))
         with self._book.changing(name) as (transaction, state):
+            found = plans.declared(transaction, state, listed, guarantee, who, once)
+            if found is not None:
+                return found
             at = self._book.now()
-            return plans.declare(transaction, state, listed, guarantee, who, str(label), at)
+            return plans.declare(transaction, state, listed, guarantee, who, once, str(label), at)
 
     # --- allocation -----------------------------------------------------------------------------
 

@@ -53,6 +53,24 @@ def kinds(ledger):
     return [entry.kind for entry in ledger.history("people") if entry.kind != "resume"]
 
 
+def test_a_run_cut_off_between_its_plan_and_its_charge_pays_for_one_plan(
+    tmp_path, ledger, monkeypatch
+):
+    def dies(*_, **__):
+        raise KeyboardInterrupt
+
+    options = {"ledger": ledger, "dataset": "people", "plan": plan_for()}
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "spend", dies)
+        with pytest.raises(KeyboardInterrupt):
+            train(trainer_for(tmp_path / "run", **options))
+    assert kinds(ledger) == ["open", "plan"]
+    left = ledger.status("people").left
+    assert train(trainer_for(tmp_path / "run", **options).resume()).steps_taken == 10
+    assert kinds(ledger) == ["open", "plan", "reserve", "commit"]
+    assert ledger.status("people").left == left
+
+
 @pytest.mark.parametrize("accountant", ["pld", "rdp"])
 @pytest.mark.parametrize("until", [1, 4, 9])
 def test_a_resumed_run_is_charged_once(tmp_path, ledger, until, accountant):
