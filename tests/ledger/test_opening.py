@@ -110,6 +110,30 @@ def test_connections_that_the_server_cut_are_replaced(postgresql_url):
     other.close()
 
 
+def test_what_a_dying_server_said_is_told_and_not_that_nothing_could_be_rolled_back(
+    postgresql_url, monkeypatch
+):
+    import psycopg
+
+    def fails(_):
+        raise psycopg.OperationalError("sending query failed: cannot exit pipeline mode while busy")
+
+    ledger = Ledger(postgresql_url)
+    ledger.create("census", Budget(1.0))
+    with (  # noqa: PT012
+        pytest.raises(LedgerError, match=r"may have been charged.*unexpected postmaster exit"),
+        ledger._database.writing() as transaction,
+    ):
+        transaction.first(text("SELECT 1"), {})
+        monkeypatch.setattr(psycopg.Connection, "rollback", fails)
+        raise psycopg.errors.AdminShutdown(
+            "terminating connection due to unexpected postmaster exit"
+        )
+    monkeypatch.undo()
+    ledger.spend("census", LaplaceEvent(4.0)).commit(1)
+    ledger.close()
+
+
 @pytest.mark.parametrize(
     ("place", "word"),
     [

@@ -168,7 +168,16 @@ class PostgresqlTransaction(Transaction):
         self._pipeline.__exit__(None, None, None)
 
     def abandon(self) -> None:
-        """Rolls back."""
+        """Rolls back.
+
+        Where the server is gone there is nothing to roll back, and what it said before says more.
+        """
+        try:
+            self._roll_back()
+        except Exception:
+            self._pooled.invalidate()
+
+    def _roll_back(self) -> None:
         if not self._single:
             gone = Exception("abandoned")
             with contextlib.suppress(Exception):  # what went wrong has been said already
