@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from sfumato.core.events import LaplaceEvent
 from sfumato.ledger import Budget, Ledger, LedgerError
+from sfumato.ledger.places import Place
 from sfumato.ledger.schema import VERSION
 
 
@@ -108,6 +109,39 @@ def test_connections_that_the_server_cut_are_replaced(postgresql_url):
     assert ledger.verify("census").ok
     ledger.close()
     other.close()
+
+
+def test_a_file_that_cannot_grow_is_told_and_nothing_is_spent(sqlite_url, sqlite_ledger):
+    import resource
+
+    sqlite_ledger.create("census", Budget(1.0))
+    size = os.path.getsize(sqlite_url.removeprefix("sqlite:///"))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    long = "a" * 100_000  # more than there is room for
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        with pytest.raises(LedgerError, match="could not be written or read: check its disk"):
+            sqlite_ledger.spend("census", LaplaceEvent(1e4), request=long)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    done = len(sqlite_ledger.history("census"))
+    assert done == 1
+    sqlite_ledger.spend("census", LaplaceEvent(1e4)).commit(1)
+    assert len(sqlite_ledger.history("census")) == done + 2
+    assert sqlite_ledger.verify("census").ok
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("database or disk is full", "is full: make room"),
+        ("disk I/O error", "could not be written or read"),
+        ("attempt to write a readonly database", "cannot be written: check the permissions"),
+    ],
+)
+def test_what_is_wrong_with_a_disk_is_told_in_words_that_say_what_to_do(tmp_path, said, told):
+    place = Place.parse(tmp_path / "privacy.db", 1.0)
+    assert told in place.explain(sqlite3.OperationalError(said))
 
 
 def test_what_a_dying_server_said_is_told_and_not_that_nothing_could_be_rolled_back(

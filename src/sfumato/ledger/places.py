@@ -101,6 +101,16 @@ _MEANINGS = [
         "the ledger {ledger} cannot be written: check the permissions of the file and its folder",
     ),
     (
+        "disk is full",
+        "the disk of the ledger {ledger} is full: make room on it. A request that was cut off may "
+        "have been charged; look at the status",
+    ),
+    (
+        "disk i/o error",
+        "the file of {ledger} could not be written or read: check its disk, and limits on the size "
+        "of files. A request that was cut off may have been charged; look at the status",
+    ),
+    (
         "unable to open",
         "the ledger {ledger} cannot be opened: check the path and its permissions",
     ),
