@@ -1,4 +1,4 @@
-"""Real databases for tests and for the fuzzer."""
+"""Real databases for tests, for the fuzzer and for crash storms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["has_java", "server_programs", "server_with_collations", "spark_session"]
+__all__ = ["Server", "has_java", "server_programs", "server_with_collations", "spark_session"]
 
 
 def server_programs() -> list[Path]:
@@ -20,27 +20,55 @@ def server_programs() -> list[Path]:
     return sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
 
+class Server:
+    """The distribution's PostgreSQL in a folder of its own, reached by a socket there.
+
+    Attributes:
+        url: of its one database.
+    """
+
+    def __init__(self) -> None:
+        program = server_programs()[-1]
+        self._folder = Path(tempfile.mkdtemp(prefix="pg"))  # short: a socket's path must be
+        self._data = self._folder / "data"
+        self._options: dict[str, Any] = {
+            "cwd": self._folder, "stdout": subprocess.DEVNULL, "check": True
+        }  # fmt: skip
+        if os.geteuid() == 0:  # as whom PostgreSQL does not run
+            shutil.chown(self._folder, "postgres")
+            self._options["user"] = "postgres"
+        self.url = f"postgresql://postgres@/postgres?host={self._folder}"
+        log = self._folder / "log"
+        self._control = [program.with_name("pg_ctl"), "-D", self._data, "-w", "-l", log]
+        subprocess.run(
+            [program, "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"],
+            **self._options,
+        )
+
+    def start(self) -> None:
+        """Starts it; after it was killed, too."""
+        settings = f"-c listen_addresses= -c fsync=off -k {self._folder}"
+        subprocess.run([*self._control, "-o", settings, "start"], **self._options)
+
+    def stop(self) -> None:
+        """Ends it, and removes the folder."""
+        subprocess.run([*self._control, "-m", "immediate", "stop"], **self._options)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def pid(self) -> int:
+        """Of the process that the others are children of."""
+        return int((self._data / "postmaster.pid").read_text().split()[0])
+
+
 @contextlib.contextmanager
 def server_with_collations() -> Generator[str]:
     """The distribution's PostgreSQL, which has ICU's collations and citext, as a URL."""
     import psycopg
 
-    program = server_programs()[-1]
-    folder = Path(tempfile.mkdtemp(prefix="pg"))
-    options = {"cwd": folder, "stdout": subprocess.DEVNULL, "check": True}
-    if os.geteuid() == 0:  # as whom PostgreSQL does not run
-        shutil.chown(folder, "postgres")
-        options["user"] = "postgres"
-    data, control = folder / "data", program.with_name("pg_ctl")
-    subprocess.run(
-        [program, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"],
-        **options,
-    )
-    settings = f"-c listen_addresses= -c fsync=off -k {folder}"
-    control = [control, "-D", data, "-w", "-l", folder / "log"]
-    subprocess.run([*control, "-o", settings, "start"], **options)
-    url = f"postgresql://postgres@/postgres?host={folder}"
-    with psycopg.connect(url, autocommit=True) as connection:
+    server = Server()
+    server.start()
+    with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute(
             """CREATE EXTENSION citext;
             CREATE COLLATION any_case (provider = icu, locale = 'und-u-ks-level2',
@@ -51,10 +79,9 @@ def server_with_collations() -> Generator[str]:
             CREATE TYPE cities AS ENUM ('rome', 'ROME', 'bari')"""
         )
     try:
-        yield url
+        yield server.url
     finally:
-        subprocess.run([*control, "-m", "immediate", "stop"], **options)
-        shutil.rmtree(folder, ignore_errors=True)
+        server.stop()
 
 
 def has_java() -> bool:
