@@ -1,4 +1,4 @@
-# make setup | demo | test | test-all | fuzz | mutants | docs | bench | format
+# make setup | demo | test | test-all | fuzz | mutants | storm | docs | bench | format
 # Everything runs from .venv, which is made from requirements.lock the first time it is needed.
 
 PYTHON ?= python3
@@ -9,7 +9,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
 
 MINUTES ?= 20
 
-.PHONY: setup demo test test-all fuzz mutants check docs docs-serve bench bench-gpu format lock clean
+.PHONY: setup demo test test-all fuzz mutants storm check docs docs-serve bench bench-gpu format lock clean
 
 setup: .venv/.ready
 
@@ -57,6 +57,10 @@ fuzz: setup
 # Would the tests notice? Goes on from mutants.jsonl, which holds what was found.
 mutants: setup
 	$(BIN)/python -m tests.mutants.run --minutes $(MINUTES)
+
+# Kills what is at work on a ledger, and looks at what is left; as root it breaks disks, too.
+storm: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.storm.run --minutes $(MINUTES) --log storm.jsonl
 
 # The site, into site/: links checked, warnings are errors.
 docs: setup
