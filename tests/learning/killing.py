@@ -15,9 +15,12 @@ import subprocess
 import sys
 import textwrap
 import time
+from functools import partial
 from pathlib import Path
 
-HERE = Path(__file__).parent
+from tests.storm.children import fork, lines
+
+HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
 PEOPLE = "people"
 
 
@@ -27,7 +30,7 @@ PEOPLE = "people"
 def run_script(script, *arguments, timeout=600):
     """What a script printed: a JSON object a line, none of them of a child's problem."""
     command = [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)]
-    path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [str(HERE), str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=timeout, check=False,
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path},
@@ -67,18 +70,8 @@ def tell(**facts):
     print(json.dumps(facts), flush=True)
 
 
-def fork(work, *arguments):
-    """Runs ``work``, which returns its exit code, in a child; its process id."""
-    child = os.fork()
-    if child:
-        return child
-    code = 99
-    try:
-        code = int(work(*arguments))
-    except BaseException as error:
-        tell(problem=repr(error))
-    finally:
-        os._exit(code)
+def _tell_problem(error):
+    tell(problem=repr(error))
 
 
 def kill_one(works, moment, *, victim=0, wait=False):
@@ -91,7 +84,8 @@ def kill_one(works, moment, *, victim=0, wait=False):
         wait: until one of them is ready; seconds count from then on.
     """
     readable, writable = os.pipe()
-    children = [fork(work, lambda: os.write(writable, b"!")) for work in works]
+    ready = partial(os.write, writable, b"!")
+    children = [fork(partial(work, ready), _tell_problem) for work in works]
     os.close(writable)
     if wait:
         os.read(readable, 1)
@@ -110,11 +104,6 @@ def kill_one(works, moment, *, victim=0, wait=False):
             codes[child] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     os.close(readable)
     return hit and codes[children[victim]] == -signal.SIGKILL, [codes[c] for c in children]
-
-
-def lines(path):
-    """All that ended, of a file that may not be there."""
-    return path.read_text().split("\n")[:-1] if path.exists() else []
 
 
 # --- in the script: ledgers ---------------------------------------------------------------------

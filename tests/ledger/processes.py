@@ -1,4 +1,4 @@
-"""Many processes on one ledger, run as a program: ``python processes.py MODE URL ...``.
+"""Many processes on one ledger: ``python -m tests.ledger.processes MODE URL ...``.
 
 Everything is loaded once and then forked, so that a child needs a millisecond, not a second. Tests
 start this file with a fresh interpreter, because a test runner's threads do not survive forks.
@@ -6,11 +6,11 @@ start this file with a fresh interpreter, because a test runner's threads do not
 
 import json
 import os
-import random
 import signal
 import sys
 import time
-import traceback
+
+from tests.storm.children import fork
 
 from sfumato.core.events import LaplaceEvent
 from sfumato.ledger import Budget, BudgetExceeded, Ledger, LedgerError, store
@@ -18,60 +18,9 @@ from sfumato.ledger import Budget, BudgetExceeded, Ledger, LedgerError, store
 TENTH = LaplaceEvent(10.0)
 
 
-def fork(work):
-    """Runs ``work`` in a child; its process id."""
-    child = os.fork()
-    if child:
-        return child
-    code = 1
-    try:
-        work()
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(code)
-
-
 def wait_for(children):
     codes = [os.waitpid(child, 0)[1] for child in children]
     assert not any(codes), codes
-
-
-# --- crash --------------------------------------------------------------------------------------
-
-
-def spend_forever(ledger, name, released):
-    """Spends until refused; an answer is shown only after it was committed."""
-    while True:
-        try:
-            with ledger.spend(name, TENTH, label="crash") as spending:
-                answer = random.getrandbits(60)
-                spending.commit(answer)
-        except BudgetExceeded:
-            return
-        os.write(released, f"{name} {spending.sequence} {answer}\n".encode())
-
-
-def crash(url, kills, released):
-    """Kills children at random moments; ten of them share a budget."""
-    random.seed(7)
-    ledger = Ledger(url)
-    file = os.open(released, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-    patience = 1.0  # grows where the machine is too busy for a child to get anywhere
-    for number in range(int(kills)):
-        name = f"d{number // 10}"
-        ledger.create(name, Budget(12.0))
-        before = os.fstat(file).st_size
-        child = fork(lambda: spend_forever(ledger, name, file))  # noqa: B023
-        time.sleep(patience * random.uniform(0.001, 0.05))
-        if os.waitpid(child, os.WNOHANG)[0]:
-            continue  # the budget was spent before
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        patience *= 1.3 if os.fstat(file).st_size == before else 0.8
-        patience = min(max(patience, 1.0), 40.0)
-    os.close(file)
 
 
 # --- crash at a given point ---------------------------------------------------------------------
@@ -226,5 +175,5 @@ def columns(url, processes):
 
 if __name__ == "__main__":
     mode, *arguments = sys.argv[1:]
-    modes = {f.__name__: f for f in (crash, crash_at, die, race, watch, same_key, columns)}
+    modes = {f.__name__: f for f in (crash_at, die, race, watch, same_key, columns)}
     modes[mode](*arguments)

@@ -1,26 +1,18 @@
 """Many processes at once: exactly what the cap allows is accepted, by the unit."""
 
 import json
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import pytest
+from tests.storm.slices import run as program
 
 from sfumato.core.events import LaplaceEvent
 from sfumato.ledger import Budget, BudgetExceeded, Ledger
 from sfumato.ledger.verify import examine
 
-PROGRAM = Path(__file__).with_name("processes.py")
-
 
 def run(*arguments):
-    result = subprocess.run(
-        [sys.executable, str(PROGRAM), *map(str, arguments)], capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
+    return json.loads(program("-m", "tests.ledger.processes", *arguments))
 
 
 def test_sixteen_processes_open_a_fresh_ledger_and_spend_it_to_the_last_unit(url):

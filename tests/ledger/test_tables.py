@@ -3,13 +3,11 @@
 import dataclasses
 import json
 import logging
-import subprocess
-import sys
 import warnings
-from pathlib import Path
 
 import pytest
 from sqlalchemy import text
+from tests.storm.slices import run
 
 from sfumato.core.events import LaplaceEvent
 from sfumato.ledger import Budget, DatasetTable, Ledger, LedgerError
@@ -17,7 +15,6 @@ from sfumato.ledger.entries import canonical
 from sfumato.ledger.replay import Replay, RuleBroken
 from sfumato.ledger.schema import VERSION
 
-PROGRAM = Path(__file__).with_name("processes.py")
 COUNT = LaplaceEvent(10.0, unit="patient")
 QUESTIONS = {"questions": [{"query": "Count"}], "max_rows_per_unit": 3}
 
@@ -190,11 +187,7 @@ def test_each_table_is_compared_with_itself(hospital):
 
 
 def test_of_processes_with_different_columns_exactly_one_wins(url):
-    result = subprocess.run(
-        [sys.executable, str(PROGRAM), "columns", url, "8"], capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stderr
-    told = json.loads(result.stdout)
+    told = json.loads(run("-m", "tests.ledger.processes", "columns", url, 8))
     ledger = Ledger(url)
     (held,) = ledger.tables("census")
     assert [entry.kind for entry in ledger.history("census")] == ["open", "table"]
