@@ -5,6 +5,8 @@ from tests.cli.rooms import AROUND, Room
 from tests.cli.typed_lines import broken_law, typed_lines
 
 PIECES, LINES = 25, 10_000
+# What torch's own compiler tells of its future is no error outside of these tests.
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 
 
 @pytest.fixture
