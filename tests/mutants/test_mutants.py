@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from tests.mutants import run as command
+from tests.mutants.hunted import hunted, kinds_of
 from tests.mutants.listed import Listed, listed, missing, written
 from tests.mutants.making import Mutant, code_of, mutants_of
 from tests.mutants.operators import OPERATORS
-from tests.mutants.rooms import ROOMS, ROOT, files_of, mirrors_of, room_of
+from tests.mutants.rooms import ROOMS, ROOT, SOURCE, files_of, mirrors_of, room_of
 from tests.mutants.running import Verdict, run_code
 
 PLANTED = '''
@@ -178,6 +179,14 @@ def test_the_list_can_be_applied_and_is_spread():
     for entry in entries:
         assert room_of(entry.mutant.file) == entry.room
         assert not entry.excuse or entry.excuse.endswith(".")
+
+
+def test_mutants_for_the_fuzzer_can_be_applied():
+    for mutant, breaks in hunted():
+        path = SOURCE / mutant.file
+        assert code_of(mutant, path.read_text(), path), f"choose its mark anew: {mutant}"
+        assert breaks
+        assert kinds_of(mutant.file)
 
 
 def test_a_line_that_is_gone_asks_for_a_new_list():

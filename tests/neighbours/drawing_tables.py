@@ -138,7 +138,7 @@ def _unfiltered(draw: st.DrawFn, source: str, columns: tuple[Column, ...]) -> Qu
     else:
         return Question(name, (column.name, number, low, high), (("keys", keys_of(column)),))
     if draw(st.integers(0, 2)) == 0:
-        if draw(st.integers(0, 3)) == 0:
+        if draw(st.booleans()):
             return Question(name, arguments, tuple(options), (column.name,), None, True)
         return Question(name, arguments, tuple(options), (column.name,), keys_of(column))
     return Question(name, arguments, tuple(options))
