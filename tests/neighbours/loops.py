@@ -30,6 +30,7 @@ from torch import Tensor
 __all__ = ["LoopCase", "loop_cases"]
 
 Numbered = list[tuple[int, loop_rows.Row]]
+_FOUND_BY_READING = ("how often read", "with the next")
 _UNTOUCHED = 1000  # the budget before anything is charged
 _SAME = 1e-4  # rounding: rows come in another order each time
 _ROOM = 1e-3
@@ -139,8 +140,8 @@ class LoopCase(Case):
         if self.items and one.error.startswith("TrainingError") and one.shape == _UNTOUCHED:
             # Refused for what the first rows look like: which reason is named may depend on them.
             one.error, two.error = (e.partition(":")[0] for e in (one.error, two.error))
-        if self.change == "how often read" and _UNTOUCHED in (one.shape, two.shape):
-            return []  # found out by reading the first row again, which need not show it
+        if self.change in _FOUND_BY_READING and _UNTOUCHED in (one.shape, two.shape):
+            return []  # docs/training.md: the first rows are read for it, and need not show it
         found = differences(one, two)
         if found or one.error or one.numbers is None or two.numbers is None:
             return found

@@ -1,5 +1,8 @@
 """A short slice of the neighbours' fuzzer, the same every time; and that it sees what is broken."""
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 from tests.databases import has_java, server_programs
@@ -12,6 +15,7 @@ from tests.neighbours.lines import LinesCase
 from tests.neighbours.loops import LoopCase
 from tests.neighbours.tables import Column, Question, TableCase
 
+CORPUS = Path(__file__).with_name("corpus")
 PIECE = {
     "tables": 10, "postgres": 6, "spark": 3, "units": 6, "lines": 12, "declared": 60,
     "loops": 12, "folders": 15, "federations": 40,
@@ -31,6 +35,12 @@ def test_neighbours_cannot_be_told_apart(kind):
     tried, unusable, case = hunt(kind, 35, PIECE[kind], shrink=False)
     assert case is None, script(case, case.broken())[1]
     assert tried > unusable
+
+
+@pytest.mark.parametrize("path", sorted(CORPUS.glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.filterwarnings("ignore")
+def test_what_was_found_once_is_found_no_more(path):
+    assert runpy.run_path(str(path))["case"].broken() == []
 
 
 # --- what is planted is found -------------------------------------------------------------------

@@ -665,3 +665,14 @@ def test_the_history_says_what_was_asked(protected):
     table.ask(CountUnits(epsilon=1), MostCommon("city", ["a", "b"], epsilon=1))
     labels = [e.data["label"] for e in table.ledger.history("people") if e.kind == "reserve"]
     assert labels == ["mean of x by city", "count units; most common of city"]
+
+
+def test_whole_numbers_beyond_those_with_a_sign_are_keys(tmp_path):
+    largest = 2**64 - 1
+    table = pa.table({"x": pa.array([largest] * 3 + [1], pa.uint64())})
+    ledger = f"sqlite:///{tmp_path}/ledger.db"
+    people = protect(table, name="people", budget=Budget(100.0), ledger=ledger)
+    answer = people.histogram("x", keys=(largest, 2**63, 1), epsilon=50.0)
+    assert [(cell.keys, cell.value) for cell in answer.cells] == [
+        ((largest,), 3), ((2**63,), 0), ((1,), 1),
+    ]  # fmt: skip

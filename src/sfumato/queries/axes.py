@@ -70,7 +70,8 @@ class Categories(Axis):
         """
         cell = table[facts.column(self.column)]
         if not cell.type().is_timestamp():
-            return either(cell.isin(list(self.keys)), cell, ibis.null(cell.type()))
+            keys = [_in_64_bits(key) for key in self.keys]
+            return either(cell.isin(keys), cell, ibis.null(cell.type()))
         cases = [(cell == ibis.literal(key), number) for number, key in enumerate(self.keys)]
         return ibis.cases(*cases, else_=ibis.null("int64")).cast("int64")
 
@@ -135,6 +136,12 @@ class Bins(Axis):
     def position(self, value: Any) -> int | None:
         """The bin's number itself."""
         return None if value is None else int(value)
+
+
+def _in_64_bits(key: Any) -> Any:
+    """A whole number beyond those with a sign, which Ibis does not take for one by itself."""
+    beyond = isinstance(key, int) and key >= 2**63
+    return ibis.literal(key, type="uint64") if beyond else key
 
 
 def _shown(edge: float) -> str:

@@ -90,6 +90,12 @@ def strangers(
             far = {i: _with(leaf, 0, copies, math.inf) for i, leaf in held.items()}
             yield Strangers(made(far), (1, 2), made(held))
     whole = [i for i, leaf in enumerate(leaves) if _is_whole(leaf)]
+    several = {i: _several(leaves[i], i, known(i), caught) for i in whole}
+    if any(found is not leaves[i] for i, found in several.items()):
+        for unit in range(3):  # beside two others, and beside its like
+            alike = {i: _all_like(leaf, unit, copies) for i, leaf in several.items()}
+            rest = {i: _all_like(leaf, unit, copies) for i, leaf in enumerate(leaves)}
+            yield Strangers(made(rest | alike), (unit,), made(several))
     for group in _groups(whole):
         any_number = caught and not any(known(i).unchecked for i in group)
         for value in _values([known(i) for i in group], any_number):
@@ -165,6 +171,26 @@ def _classes_of(
     any_number = caught and known.itself and not known.unchecked
     usual, extra = ([float(v) for v in values if any_number or known.takes(v)] for values in whole)
     return (usual, extra) if usual else None
+
+
+def _several(leaf: Tensor, number: int, known: Looked, caught: bool) -> Tensor:
+    """Another number for each row and place: zeros and ones may make all rows alike."""
+    top = known.top if known.at and known.itself and known.top is not None else 9
+    any_number = caught and not known.unchecked
+    values = [v for v in range(min(max(top, 0) + 1, _CLASSES)) if any_number or known.takes(v)]
+    if len(values) < 3 or not leaf.numel():
+        return leaf
+    row = torch.arange(len(leaf), device=leaf.device)[:, None]
+    place = torch.arange(leaf[0].numel(), device=leaf.device)[None, :]
+    turn = row + place * (row + 2) + place * place // 3 + number
+    chosen = torch.tensor(values, device=leaf.device)[turn % len(values)]
+    return chosen.reshape(leaf.shape).to(leaf.dtype)
+
+
+def _all_like(leaf: Tensor, unit: int, copies: int) -> Tensor:
+    """The rows of one unit in the place of the others'."""
+    one = leaf[unit * copies : (unit + 1) * copies]
+    return torch.cat([one] * (len(leaf) // copies))
 
 
 def _values(group: list[Looked], caught: bool) -> list[int]:

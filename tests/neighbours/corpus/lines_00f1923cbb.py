@@ -1,0 +1,7 @@
+# Run from the project's root: python -m tests.neighbours.fuzz --script FILE
+# Broken when it was found:
+#   an answer moves by 0.0399, not 0.02: [-29], [-31]
+#   an answer moves by 0.0399, not 0.02: [-13], [-15]
+from tests.neighbours.lines import *
+
+case = LinesCase(header=b'u', lines=(b'', b''), gone=0, ending=b'\r\n', before=b'', name='data.csv', unit=None, rows=1, questions=(Question(name='count', arguments=(), options=(), by=(), keys=None, private_keys=False, where=()), Question(name='count_units', arguments=(), options=(), by=(), keys=None, private_keys=False, where=()), Question(name='histogram', arguments=('u',), options=(('keys', ('rome', '1', '')),), by=(), keys=None, private_keys=False, where=()), Question(name='count', arguments=(), options=(), by=('u',), keys=('rome', 'ROME', '2'), private_keys=False, where=())), types=(), closed=False)

@@ -1,0 +1,6 @@
+# Run from the project's root: python -m tests.neighbours.fuzz --script FILE
+# Broken when it was found:
+#   sums of neighbours are 1.434 C apart, and draw nothing that is secret
+from tests.neighbours.loops import *
+
+case = LoopCase(rows='numbers', count=2, odd='', place=0, items=True, change='none', collate='none', augment='none', dropout='half', norm='none', fill='none', middle='none', loss='each', batch=None, seed=0, optimizer='SGD', own_loop=False, per_owner=0, of_owner=1, copies=1, schedule='', precision='', workers=1, clip='flat')
