@@ -19,6 +19,7 @@ LEAVES = [
     *(events.DiscreteGaussianEvent(x) for x in (1e-2, 0.1, 1e5)),
     *(events.ExponentialEvent(x) for x in (1e-9, 1000.0)),
     *(events.EpsilonDeltaEvent(x, y) for x in (0.0, 1e-300, 1000.0) for y in (0.0, 1e-6)),
+    *(events.RandomizedResponseEvent(x, 2) for x in (1e-300, 1e300, 1e308)),
     *(events.ZcdpEvent(x) for x in (1e-300, 1e5)),
 ]
 
@@ -37,6 +38,7 @@ def test_one_and_three_of_each(leaf, name):
     ("noise", "rate", "steps"),
     [
         (1e-3, 0.01, 1),
+        (1e-320, 0.01, 10),
         (0.01, 0.01, 10),
         (0.1, 1e-3, 100),
         (1e6, 0.5, 10**6),

@@ -173,6 +173,7 @@ def test_what_a_dying_server_said_is_told_and_not_that_nothing_could_be_rolled_b
     [
         ("sqlite://", "must outlive its process"),
         ("sqlite:///:memory:", "must outlive its process"),
+        ("sqlite:///a.db?mode=ro&x=%zz", "takes no options, got mode, x"),
         ("mysql://user:secret@host/db", r"got 'mysql://user:\*\*\*@host/db'"),
         ("://", "no URL"),
     ],

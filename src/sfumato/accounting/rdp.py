@@ -56,6 +56,8 @@ _ROUNDING = 1e-15
 """Added to an RDP that is computed as the logarithm of a number close to 1."""
 _MOST_NOISE = 1e50
 """More counts as this much, whose square does not overflow."""
+_LEAST_NOISE = 1e-100
+"""Less hides nothing, and its square underflows."""
 
 
 @dataclass(frozen=True)
@@ -205,6 +207,8 @@ def _(atom: PoissonAtom, orders: tuple[float, ...]) -> RdpVector:
     leaf, q = atom.leaf, atom.sample_rate
     if isinstance(leaf, GaussianEvent):
         noise = min(leaf.noise_multiplier, _MOST_NOISE)
+        if noise < _LEAST_NOISE:
+            return RdpVector(orders, np.full(len(orders), math.inf))
         if atom.records == 1 and not atom.replace:
             values = dpa.rdp_poisson_gaussian(noise, q, orders) + _ROUNDING
         else:
@@ -221,9 +225,10 @@ def _(atom: PoissonAtom, orders: tuple[float, ...]) -> RdpVector:
 def _(atom: FixedSizeAtom, orders: tuple[float, ...]) -> RdpVector:
     leaf, q = atom.leaf, atom.sample_rate
     if isinstance(leaf, GaussianEvent):
-        values = dpa.rdp_fixed_size_gaussian(
-            min(leaf.noise_multiplier, _MOST_NOISE), atom.sample_size, atom.population, orders
-        )
+        noise = min(leaf.noise_multiplier, _MOST_NOISE)
+        if noise < _LEAST_NOISE:
+            return RdpVector(orders, np.full(len(orders), math.inf))
+        values = dpa.rdp_fixed_size_gaussian(noise, atom.sample_size, atom.population, orders)
         return RdpVector(orders, values + _ROUNDING)
     return _amplified(leaf, q, orders)
 
@@ -274,12 +279,13 @@ def _response(epsilon: float, categories: int, orders: tuple[float, ...]) -> Flo
     if epsilon == 0:
         return np.zeros(len(a))
     log_denominator = np.logaddexp(epsilon, math.log(categories - 1))
-    log_excess = (
-        np.log(-np.expm1(-(a - 1) * epsilon))
-        + a * epsilon
-        + np.log(-np.expm1(-a * epsilon))
-        - log_denominator
-    )
+    with np.errstate(over="ignore"):  # infinite, as the bound is then
+        log_excess = (
+            np.log(-np.expm1(-(a - 1) * epsilon))
+            + a * epsilon
+            + np.log(-np.expm1(-a * epsilon))
+            - log_denominator
+        )
     values = np.logaddexp(0.0, log_excess) / (a - 1)
     return np.where(values > 0, values * (1 + 1e-13), _quadratic(epsilon, orders))
 

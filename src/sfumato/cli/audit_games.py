@@ -162,7 +162,7 @@ def show_findings(
         assert claim is not None
         refuted = any(f.refuted for f in several)
         table.add_row(
-            name, f"{round_up(claim.epsilon):.4g}", *(known[method] for method in shown),
+            name, f"{round_up(claim.epsilon):.4g}", *(known.get(method, "-") for method in shown),
             "REFUTED" if refuted else "consistent",
         )  # fmt: skip
     console().print(table)

@@ -86,6 +86,9 @@ def _file_url(url: URL) -> URL:
         raise LedgerError(
             "a ledger must outlive its process: give a file, as in 'sqlite:///privacy.db'"
         )
+    if url.query:
+        options = ", ".join(sorted(url.query))
+        raise LedgerError(f"a ledger in a file takes no options, got {options}: leave out the '?'")
     return url
 
 
