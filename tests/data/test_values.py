@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.odd_objects import FAILURES, odd_object
 
-from sfumato.data.values import category, matched, number, numbers_of, positions
+from sfumato.data.values import category, identities, matched, number, numbers_of, positions
 
 
 class Awkward:
@@ -78,3 +79,19 @@ def test_a_label_is_a_name_or_a_place(kind):
     assert positions(kind([0, 1, 2, -1]), ("cat", "dog"), 1).tolist() == [0, 1, 1, 1]
     assert positions(kind(["dog", "cat", "0", "cow"]), ("cat", "dog"), 0).tolist() == [1, 0, 0, 0]
     assert positions(kind([1.0, 0.5, math.nan]), ("cat", "dog"), 0).tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize("what", FAILURES)
+def test_objects_of_any_class_change_no_other_value(what):
+    odd = [odd_object(what), "a", 3]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert numbers_of(odd).tolist()[2] == 3
+        assert matched(odd, ("a", 3), -1).tolist()[1:] == [0, 1]
+        assert positions(odd, ("b", "a"), 0).tolist()[1:] == [1, 0]
+        assert identities(odd).tolist()[1:] == ["a", "3"]
+
+
+def test_yes_and_no_are_also_1_and_0():
+    assert matched(["1", "0", True, "False", "2"], (True, False), -1).tolist() == [0, 1, 0, 1, -1]
+    assert matched(["1", True], (True, "1"), -1).tolist() == [1, 0]

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.odd_objects import FAILURES, odd_object
 
 from sfumato.mechanisms.private_values import as_bounded, as_cells, as_codes, as_ratio
 
@@ -125,3 +126,11 @@ def test_arrays_that_do_not_fit_together_are_no_numbers_and_break_no_other(conta
         np.asarray(cells, dtype=object)
     assert as_cells(cells).shape == (2,)
     assert as_bounded(cells, 0.0, 5.0, 1.0).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("what", FAILURES)
+def test_objects_of_any_class_change_no_other_value(what: str) -> None:
+    assert as_bounded([odd_object(what), 2.0], 0.0, 3.0, default=0.0)[1] == 2.0
+    assert as_codes([odd_object(what), 2], 3, default=1)[1] == 2
+    assert as_cells([odd_object(what), 2.0]).tolist()[1] == 2.0
+    as_ratio(odd_object(what), 0.0)

@@ -1,7 +1,7 @@
 """Private values into numbers and categories: defined on every value, one value at a time.
 
 Nothing here raises, warns or counts because of a value, and what becomes of one value does not
-depend on another.
+depend on another: each is read as :mod:`sfumato.core.odd_values` says.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.core.odd_values import is_a, read_each, read_one
+
 __all__ = ["category", "identities", "matched", "number", "numbers_of", "positions"]
 
 _WHOLE = re.compile(r"-?[0-9]+\.0+")
@@ -28,13 +30,14 @@ def number(value: object) -> float:
     >>> number(" 2.5 "), number(True), number("n/a"), number(None), number("1_000")
     (2.5, 1.0, nan, nan, nan)
     """
-    try:
-        value = _plain(value)
-        if isinstance(value, str) and "_" in value:
-            return math.nan  # Python's own spelling, and no one else's
-        return float(value) if isinstance(value, str | Real | Decimal) else math.nan
-    except Exception:  # whatever the value does
-        return math.nan
+    return read_one(_number, value, math.nan)
+
+
+def _number(value: Any) -> float:
+    value = _plain(value)
+    if is_a(value, str) and "_" in value:
+        return math.nan  # Python's own spelling, and no one else's
+    return float(value) if is_a(value, str, Real, Decimal) else math.nan
 
 
 def numbers_of(values: Sequence[Any] | NDArray) -> NDArray[np.float64]:
@@ -42,7 +45,7 @@ def numbers_of(values: Sequence[Any] | NDArray) -> NDArray[np.float64]:
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         with np.errstate(all="ignore"):
             return values.astype(np.float64)
-    return np.fromiter((number(value) for value in values), np.float64, len(values))
+    return np.array(read_each(_number, values, math.nan), np.float64)
 
 
 def category(value: object) -> str:
@@ -53,27 +56,34 @@ def category(value: object) -> str:
     >>> category("Rome "), category(3), category(3.0), category("3.0"), category(None)
     ('Rome', '3', '3', '3', '')
     """
-    try:
-        text = "" if value is None else str(_plain(value)).strip()
-        return text.partition(".")[0] if _WHOLE.fullmatch(text) else text
-    except Exception:  # whatever the value does
-        return ""
+    return read_one(_category, value, "")
+
+
+def _category(value: Any) -> str:
+    text = "" if value is None else str.strip(str(_plain(value)))
+    return text.partition(".")[0] if _WHOLE.fullmatch(text) else text
 
 
 def _plain(value: Any) -> object:
     """Python's own value of a NumPy scalar, and the text of bytes."""
     if getattr(value, "shape", None) == ():
         value = value.item()
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    return value.decode("utf-8", "replace") if is_a(value, bytes) else value
 
 
 def matched(
     values: Sequence[Any] | NDArray, categories: Sequence[Any], default: int
 ) -> NDArray[np.int64]:
-    """The number of each value's category, ``default`` where it is none of them."""
+    """The number of each value's category, ``default`` where it is none of them.
+
+    Yes and no are also 1 and 0, as columns of categories have them.
+    """
     numbers = {category(known): at for at, known in enumerate(categories)}
+    for word, digit in (("True", "1"), ("False", "0")):
+        if word in numbers:
+            numbers.setdefault(digit, numbers[word])
     listed = values.tolist() if isinstance(values, np.ndarray) else values
-    found = (numbers.get(category(value), default) for value in listed)
+    found = (numbers.get(text, default) for text in read_each(_category, listed, ""))
     return np.fromiter(found, np.int64, len(listed))
 
 
@@ -88,12 +98,11 @@ def positions(
     whole = {float(at): at for at in range(len(names))}
 
     def position(value: object) -> int:
-        is_text = isinstance(value, str | bytes)
-        return (
-            numbers.get(category(value), default) if is_text else whole.get(number(value), default)
-        )
+        if is_a(value, str, bytes):
+            return numbers.get(_category(value), default)
+        return whole.get(_number(value), default)
 
-    return np.fromiter((position(value) for value in values), np.int64, len(values))
+    return np.array(read_each(position, values, default), np.int64)
 
 
 def identities(values: Sequence[Any] | NDArray) -> NDArray:
@@ -108,19 +117,16 @@ def identities(values: Sequence[Any] | NDArray) -> NDArray:
     """
     if isinstance(values, np.ndarray) and values.dtype.kind in "biufmM":
         return values
-    return np.fromiter((_identity(value) for value in values), object, len(values))
+    return np.fromiter(read_each(_identity, values, None), object, len(values))
 
 
 def _identity(value: Any) -> object:
-    try:
-        if isinstance(value, bytes):  # keeps bytes apart that are no text
-            value = value.decode("utf-8", "surrogateescape")
-        value = _plain(value)
-        if isinstance(value, int | float | Decimal):
-            value = str(int(value) if value == value // 1 else value)
-        if not isinstance(value, str):
-            return value
-        text = category(value)
-        return None if text.lower() in _MISSING else text
-    except Exception:  # whatever the value does
-        return None
+    if is_a(value, bytes):  # keeps bytes apart that are no text
+        value = value.decode("utf-8", "surrogateescape")
+    value = _plain(value)
+    if is_a(value, int, float, Decimal):
+        value = str(int(value) if value == value // 1 else value)
+    if not is_a(value, str):
+        return value
+    text = _category(value)
+    return None if text.lower() in _MISSING else text

@@ -23,6 +23,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.core.odd_values import are_all, is_a, read_each, read_one
+
 __all__ = ["as_bounded", "as_cells", "as_codes", "as_floats", "as_ratio"]
 
 _LONGEST = 1000  # decimal places of a Decimal, before or after the point
@@ -36,16 +38,18 @@ def as_ratio(value: object, default: float) -> tuple[int, int]:
     whose digits would fill the memory is clamped: one of more than 1001 places before the point to
     10^1001, which brings no two of them further apart, and one below 10^-1000 is 0.
     """
-    try:
-        plain = _plain(value)
-        if isinstance(plain, Decimal) and plain.is_finite():
-            plain = _held(plain)
-        numerator, denominator = map(int, plain.as_integer_ratio())
-        if denominator:
-            return numerator, denominator
-    except Exception:  # total: NaN, infinities, text, None, anything
-        pass
-    return float(default).as_integer_ratio()
+    return read_one(_ratio, value, float(default).as_integer_ratio())
+
+
+def _ratio(value: object) -> tuple[int, int]:
+    """The ratio; fails on NaN, infinities, text, None, and anything else that is no number."""
+    plain = _plain(value)
+    if is_a(plain, Decimal) and plain.is_finite():
+        plain = _held(plain)
+    numerator, denominator = map(int, plain.as_integer_ratio())
+    if not denominator:
+        raise ZeroDivisionError
+    return numerator, denominator
 
 
 def _held(value: Decimal) -> Decimal | int:
@@ -73,10 +77,9 @@ def as_cells(values: ArrayLike) -> NDArray[Any]:
         for place, cell in enumerate(values):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
             cells[place] = cell
     flat: list[Any] = cells.ravel().tolist()
-    kinds: set[type[Any]] = {type(cell) for cell in flat}
-    if kinds <= {float}:
+    if are_all(flat, float):
         return cells.astype(np.float64)
-    if kinds <= {int} and all(_SMALLEST <= cell <= _LARGEST for cell in flat):
+    if are_all(flat, int) and all(_SMALLEST <= cell <= _LARGEST for cell in flat):
         return cells.astype(np.int64)
     return cells
 
@@ -106,24 +109,21 @@ def as_floats(values: ArrayLike) -> NDArray[np.float64]:
             # A long double may become an infinity, and a signalling NaN a quiet one.
             with np.errstate(over="ignore", invalid="ignore"):
                 return cells.astype(np.float64)
-        flat = [_as_float(cell) for cell in cells.ravel().tolist()]
+        flat = read_each(_as_float, cells.ravel().tolist(), math.nan)
         return np.array(flat, dtype=np.float64).reshape(cells.shape)
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
-        return np.array([_as_float(value) for value in values], dtype=np.float64)
-    return np.array(_as_float(values), dtype=np.float64)
+        return np.array(read_each(_as_float, values, math.nan), dtype=np.float64)
+    return np.array(read_one(_as_float, values, math.nan), dtype=np.float64)
 
 
 def _as_float(value: object) -> float:
-    """``value`` as a float, NaN if it has none. Text is not a number, even if it reads like one."""
-    try:
-        plain = _plain(value)
-        return float(plain) if isinstance(plain, numbers.Real | Decimal) else math.nan
-    except Exception:  # total: too large, or of a type whose conversion fails
-        return math.nan
+    """``value`` as a float, NaN or a failure if it has none. Text is none, even if it reads so."""
+    plain = _plain(value)
+    return float(plain) if is_a(plain, numbers.Real, Decimal) else math.nan
 
 
 def _plain(value: object) -> Any:
     """A NumPy scalar, also as an array without axes, as Python's own number."""
     cell = cast(Any, value)
-    scalar = isinstance(value, np.generic) or (type(value) is np.ndarray and cell.ndim == 0)
+    scalar = is_a(value, np.generic) or (type(value) is np.ndarray and cell.ndim == 0)
     return cell.item() if scalar else cell

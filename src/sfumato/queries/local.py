@@ -39,6 +39,7 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.core import validation
 from sfumato.core.events import LaplaceEvent, RandomizedResponseEvent
 from sfumato.core.guarantee import Guarantee
+from sfumato.core.odd_values import read_one
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.mechanisms.local import LocalLaplace
 from sfumato.mechanisms.randomized_response import RandomizedResponse
@@ -256,7 +257,4 @@ def _cells(values: Iterable[Any]) -> list[Any]:
 
 def _look_up(numbers: Mapping[Hashable, int], cell: Any, other: int) -> int:
     """The number of the answer ``cell``, ``other`` if it is none: total, whatever a cell holds."""
-    try:
-        return numbers.get(cell, other)
-    except Exception:  # not hashable, or of a type whose comparison fails
-        return other
+    return read_one(lambda answer: numbers.get(answer, other), cell, other)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.odd_objects import FAILURES, odd_object
 
 from sfumato.core.randomness import SYSTEM, SeededCoins
 from sfumato.learning.dp_sgd.draws import below
@@ -159,3 +160,10 @@ def test_rows_may_be_units_of_their_own(positions):
     assert rows.dtype == np.int64
     assert rows.tolist() == [[p] for p in positions]
     assert weights.tolist() == [[1.0]] * len(positions)
+
+
+@pytest.mark.parametrize("what", FAILURES)
+def test_an_id_of_any_class_takes_no_other_with_it(what):
+    owners = Owners(["ann", odd_object(what), "ann"], rows_per_unit=2)
+    rows, _ = owners.rows_of(np.array([0]), SYSTEM)
+    assert sorted(rows[0].tolist()) == [0, 2]

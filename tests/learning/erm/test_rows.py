@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.odd_objects import FAILURES, odd_object
 
 from sfumato.learning.erm.cells import Column, Table, as_cells, as_number, class_numbers, same
 from sfumato.learning.erm.rows import RowScaling, declared_columns
@@ -163,3 +164,14 @@ def test_norms_that_cannot_be(norm):
 def test_how_many_columns_bounds_are_for(bounds, columns):
     """What is no pair of bounds is for none: it is refused later, with the argument's name."""
     assert declared_columns(bounds) == columns
+
+
+@pytest.mark.parametrize("what", FAILURES)
+def test_a_cell_of_any_class_changes_no_other(what):
+    odd = odd_object(what)
+    assert Table.of([[1, "2"], [odd, 4], [3, 4]], columns=2).read()[[0, 2]].tolist() == [
+        [1, 2],
+        [3, 4],
+    ]
+    assert Table.of([[1, 2], odd, [3, 4]], columns=2).read()[[0, 2]].tolist() == [[1, 2], [3, 4]]
+    assert class_numbers(Column.of([1, odd, 0]).read(), (0, 1))[[0, 2]].tolist() == [1, 0]

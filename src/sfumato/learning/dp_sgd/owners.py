@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.core import validation
+from sfumato.core.odd_values import read_each
 from sfumato.core.randomness import Coins
 from sfumato.learning.dp_sgd.draws import below
 
@@ -165,17 +166,15 @@ def _codes(ids: Any) -> Positions:
 
 def _codes_of_objects(values: list[Any]) -> Positions:
     known: dict[Any, int] = {}
-    return np.fromiter((_code(v, known) for v in values), dtype=np.int64, count=len(values))
+    return np.array(read_each(lambda value: _code(value, known), values, _MISSING), dtype=np.int64)
 
 
 def _code(value: Any, known: dict[Any, int]) -> int:
+    """A number for an id that can be compared; may fail, which means the same as missing."""
     if callable(getattr(value, "item", None)) and getattr(value, "ndim", 1) == 0:
         value = value.item()  # a number in an array or a tensor
-    try:
-        if type(value).__hash__ in (None, object.__hash__) or hasattr(value, "ndim"):
-            return _MISSING  # equal things would not be found equal
-        if value is None or bool(value != value):  # NaN is what differs from itself
-            return _MISSING
-        return known.setdefault(value, len(known))
-    except Exception:  # not comparable or not hashable: a private value must not raise
+    if type(value).__hash__ in (None, object.__hash__) or hasattr(value, "ndim"):
+        return _MISSING  # equal things would not be found equal
+    if value is None or bool(value != value):  # NaN is what differs from itself
         return _MISSING
+    return known.setdefault(value, len(known))

@@ -6,8 +6,9 @@
     [0, 1, 0, 2]
 
 NumPy reads [1, "?"] as two texts, so that one bad cell would change all the others. Here every cell
-is read by itself: numbers as numbers, texts of a number as that number (readers of files turn a
-whole column into texts because of one cell), anything else as NaN, which stands for a default.
+is read by itself, as :mod:`sfumato.core.odd_values` says: numbers as numbers, texts of a number as
+that number (readers of files turn a whole column into texts because of one cell), anything else as
+NaN, which stands for a default.
 
 A table's shape is known before its cells are read, so that a fit can be charged in between.
 """
@@ -26,6 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 
+from sfumato.core.odd_values import is_a, read_each, read_one
+
 __all__ = ["Column", "Table", "as_cells", "as_number", "as_objects", "class_numbers", "same"]
 
 _NUMERIC = "fiub"
@@ -38,23 +41,27 @@ _LISTS = (list, tuple)
 
 def as_number(cell: Any) -> float:
     """A finite float, or NaN for what is none; a total function."""
-    try:
-        if isinstance(cell, complex | np.complexfloating):
-            cell = cell.real if cell.imag == 0 else math.nan
-        elif isinstance(cell, str):
-            cell = _TRUTHS.get(cell.strip(), cell)
-        elif isinstance(cell, np.timedelta64) or not isinstance(
-            cell, bytes | Real | Decimal | np.bool_
-        ):
-            return math.nan
-        found = float(cell)
-    except Exception:  # of a cell's own methods, whatever they are
+    return read_one(_number, cell, math.nan)
+
+
+def _number(cell: Any) -> float:
+    """The same; may fail, which means that it is none."""
+    if is_a(cell, complex, np.complexfloating):
+        cell = cell.real if cell.imag == 0 else math.nan
+    elif is_a(cell, str):
+        cell = _TRUTHS.get(str.strip(cell), cell)
+    elif is_a(cell, np.timedelta64) or not is_a(cell, bytes, Real, Decimal, np.bool_):
         return math.nan
+    found = float(cell)
     return found if math.isfinite(found) else math.nan
 
 
 def same(left: Any, right: Any) -> bool:
     """Whether two labels are equal, as they are or as numbers; what cannot be compared is not."""
+    return read_one(lambda label: _same(label, right), left, False)
+
+
+def _same(left: Any, right: Any) -> bool:
     left, right = _plain(left), _plain(right)
     if _equal(left, right):
         return True
@@ -63,26 +70,29 @@ def same(left: Any, right: Any) -> bool:
 
 
 def _plain(cell: Any) -> Any:
-    return cell.item() if isinstance(cell, np.generic) and cell.dtype.kind not in "mMV" else cell
+    return cell.item() if is_a(cell, np.generic) and cell.dtype.kind not in "mMV" else cell
 
 
 def _equal(left: Any, right: Any) -> bool:
     try:
-        if hasattr(left, "__array__") and not isinstance(left, np.generic):
+        if hasattr(left, "__array__") and not is_a(left, np.generic):
             return False
-        if isinstance(left, np.timedelta64 | np.datetime64) and type(left) is not type(right):
+        if is_a(left, np.timedelta64, np.datetime64) and type(left) is not type(right):
             return False
         answer = left == right
-        return isinstance(answer, bool | np.bool_) and bool(answer)
+        return is_a(answer, bool, np.bool_) and bool(answer)
     except Exception:  # of a cell's own methods, whatever they are
         return False
 
 
 def _key(cell: Any) -> float | str | None:
-    number = as_number(cell)
+    try:
+        number = _number(cell)
+    except Exception:  # of a cell's own methods, whatever they are
+        return None
     if not math.isnan(number):
         return number
-    return str.strip(cell) if isinstance(cell, str) else None
+    return str.strip(cell) if is_a(cell, str) else None
 
 
 # --- many -----------------------------------------------------------------------------------------
@@ -95,7 +105,7 @@ def as_cells(array: NDArray[Any]) -> NDArray[np.float64]:
             return array.astype(np.float64)
         if array.dtype.kind == "c":
             return np.where(np.imag(array) == 0, np.real(array), np.nan).astype(np.float64)
-        made = [as_number(cell) for cell in array.flat]
+        made = read_each(_number, array.flat, math.nan)
     return np.array(made, dtype=np.float64).reshape(array.shape)
 
 
@@ -116,7 +126,7 @@ def class_numbers(labels: NDArray[Any], classes: Iterable[Any], other: int = 0) 
         values, where = np.unique(labels, return_inverse=True)
         found = np.array([number(value) for value in values], dtype=np.int64)
         return found[where.reshape(-1)]
-    return np.array([number(label) for label in labels.flat], dtype=np.int64)
+    return np.array(read_each(number, labels.flat, other), dtype=np.int64)
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -232,7 +242,7 @@ def as_objects(cells: Sequence[Any]) -> NDArray[Any]:
 
 def _only(cell: Any) -> Any:
     """The entry of a list of one; anything else as it is."""
-    return cell[0] if isinstance(cell, _LISTS) and len(cell) == 1 else cell
+    return cell[0] if is_a(cell, *_LISTS) and len(cell) == 1 else cell
 
 
 def _series(values: Any) -> NDArray[Any]:
@@ -247,19 +257,21 @@ def _frame(values: Any) -> NDArray[np.float64]:
     return made
 
 
-def _cells_of(row: Any) -> Sequence[Any] | None:
-    if isinstance(row, _LISTS):
+def _cells_of(rows: Sequence[Any]) -> list[Sequence[Any] | None]:
+    """The cells of each row; None for what is no row."""
+    return read_each(_listed, rows, None)
+
+
+def _listed(row: Any) -> Sequence[Any] | None:
+    if is_a(row, *_LISTS):
         return row
-    try:
-        found = np.asarray(row) if hasattr(row, "__array__") else np.array(0)
-    except Exception:  # of a row's own methods, whatever they are
-        return None
+    found = np.asarray(row) if hasattr(row, "__array__") else np.array(0)
     return list(found) if found.ndim == 1 else None
 
 
 def _common_length(rows: Sequence[Any], usual: int | None) -> int | None:
     """Of all rows; None if there are no rows, or no row is a list."""
-    lengths = {None if (cells := _cells_of(row)) is None else len(cells) for row in rows}
+    lengths = {None if cells is None else len(cells) for cells in _cells_of(rows)}
     if len(lengths) > 1 and usual is not None:
         return usual
     if len(lengths) > 1:
@@ -272,8 +284,7 @@ def _common_length(rows: Sequence[Any], usual: int | None) -> int | None:
 
 def _rows(rows: Sequence[Any], columns: int) -> NDArray[np.float64]:
     made = np.full((len(rows), columns), np.nan)
-    for at, row in enumerate(rows):
-        cells = _cells_of(row)
+    for at, cells in enumerate(_cells_of(rows)):
         if cells is not None and len(cells) == columns:
-            made[at] = [as_number(cell) for cell in cells]
+            made[at] = read_each(_number, cells, math.nan)
     return made

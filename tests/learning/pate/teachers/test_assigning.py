@@ -12,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from tests.odd_objects import FAILURES, odd_object
 
 from sfumato.core.randomness import SYSTEM, SeededCoins
 from sfumato.learning.pate.teachers import (
@@ -189,3 +190,11 @@ def test_odd_ids_are_nobodys():
     for value in (last, Endless(), np.timedelta64("NaT"), object()):
         assert canonical_bytes(value) is None
     assert canonical_bytes(np.timedelta64(3, "s")) == canonical_bytes(datetime.timedelta(seconds=3))
+
+
+@pytest.mark.parametrize("what", FAILURES)
+def test_an_id_of_any_class_moves_no_other(what):
+    salt = bytes(32)
+    alone = assign_units(["ann", "bob"], 50, salt).teacher_of
+    beside = assign_units(["ann", odd_object(what), "bob"], 50, salt).teacher_of
+    assert beside[[0, 2]].tolist() == alone.tolist()

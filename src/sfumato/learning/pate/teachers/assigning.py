@@ -40,6 +40,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.core import validation
+from sfumato.core.odd_values import is_a, read_each, read_one
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.learning.durable import write_whole
 
@@ -132,7 +133,7 @@ def assign_units(ids: ArrayLike | Iterable[Any], teachers: int, salt: bytes) -> 
     known: dict[bytes, int] = {}
 
     def teacher(value: Any) -> int:
-        content = canonical_bytes(value)
+        content = _canonical(value)
         if content is None:
             return NOBODY
         if content not in known:
@@ -140,7 +141,7 @@ def assign_units(ids: ArrayLike | Iterable[Any], teachers: int, salt: bytes) -> 
         return known[content]
 
     values = _listed(ids)
-    return Parts(teachers, np.fromiter(map(teacher, values), np.int64, count=len(values)))
+    return Parts(teachers, np.array(read_each(teacher, values, NOBODY), np.int64))
 
 
 def assign_records(records: NDArray[Any], teachers: int, salt: bytes) -> Parts:
@@ -172,28 +173,25 @@ def canonical_bytes(value: Any) -> bytes | None:
     >>> canonical_bytes(float("nan")) is None
     True
     """
-    try:
-        return _canonical(value)
-    except Exception:  # whatever an id is, it raises nothing: an error would tell of one row
-        return None
+    return read_one(_canonical, value, None)
 
 
 def _canonical(value: Any) -> bytes | None:
-    if isinstance(value, bytes | bytearray | memoryview):
+    if is_a(value, bytes, bytearray, memoryview):
         return bytes(value)
-    if isinstance(value, str):
+    if is_a(value, str):
         return unicodedata.normalize("NFC", value).encode("utf-8", "surrogatepass")
-    if isinstance(value, np.bool_):
+    if is_a(value, np.bool_):
         return _canonical(bool(value))
-    if isinstance(value, np.timedelta64 | datetime.timedelta):
+    if is_a(value, np.timedelta64, datetime.timedelta):
         if value != value:  # NaT
             return None
         return str(np.timedelta64(value).astype("timedelta64[us]")).encode()
-    if isinstance(value, numbers.Real):
+    if is_a(value, numbers.Real):
         return _number_bytes(value)
-    if isinstance(value, uuid.UUID):
+    if is_a(value, uuid.UUID):
         return str(value).encode()
-    if isinstance(value, np.datetime64 | datetime.date):
+    if is_a(value, np.datetime64, datetime.date):
         return _date_bytes(value)
     if getattr(value, "ndim", None) == 0 and callable(getattr(value, "item", None)):
         return _canonical(value.item())  # a number in a tensor or an array
