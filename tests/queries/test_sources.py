@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.io.plugins import register_io_source
 from pyarrow import csv, dataset
+from tests.odd_objects import FAILURES, odd_object
 
 from sfumato.ledger import Budget, LedgerError
 from sfumato.ledger.errors import DataChangedWarning
@@ -467,7 +468,7 @@ OBJECTS = ["a", "", None, np.nan, pd.NA, pd.NaT, "\ud800", 1.5, b"x", 3, np.str_
 @given(st.lists(st.sampled_from(OBJECTS), max_size=4))
 def test_no_object_decides_how_others_are_read(values):
     """Arrow reads a column of text at once, bytes in another way, and nothing where one is odd."""
-    alone = [sources._text(value) for value in values]
+    alone = [sources._texts([value]).to_pylist()[0] for value in values]
     assert sources._texts(values).to_pylist() == alone
 
 
@@ -546,3 +547,24 @@ def test_a_file_without_a_header_does_not_show_its_first_row(tmp_path):
     with pytest.raises(ValueError, match="must name its columns") as raised:
         open_source(path)
     assert "1597" not in str(raised.value)
+
+
+@pytest.mark.parametrize("what", FAILURES)
+def test_objects_read_as_a_value_or_as_missing_without_a_word(what, caplog):
+    cells = np.array(["ordinary", None], object)
+    cells[1] = odd_object(what)
+    frame = pd.DataFrame({"x": pd.Series(cells, dtype=object)})
+    first, second = rows_of(frame)
+    assert first["x"] == "ordinary"
+    if what in ("text", "exit", "interrupt", "dead"):
+        assert second["x"] is None
+    else:
+        assert isinstance(second["x"], str)
+    assert not caplog.records
+
+
+def test_a_category_reads_alike_beside_any_other():
+    wards = [1, 2, 1]
+    for other in (2.5, True, "a", None):
+        frame = pd.DataFrame({"x": pd.Series([*wards, other]).astype("category")})
+        assert [row["x"] for row in rows_of(frame)][:3] == ["1", "2", "1"]

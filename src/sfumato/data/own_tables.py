@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.data.categories import texts_of_categories
 from sfumato.data.delimited import ENDINGS, files_at, is_delimited, read_columns
 from sfumato.extras import needed_for
 
@@ -127,6 +128,9 @@ def _column(values: Any) -> Any:
         return values.tolist()
     if isinstance(values, list | tuple):
         return values
+    texts = texts_of_categories(values)
+    if texts is not None:
+        return texts
     array = np.asarray(values)
     # Polars makes floats of whole numbers if one is missing, which large ones do not survive.
     whole = "int" in str(getattr(values, "dtype", "")).lower()

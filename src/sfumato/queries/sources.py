@@ -30,6 +30,8 @@ import ibis.expr.operations as ops
 import ibis.expr.types as ir
 
 from sfumato.core import validation
+from sfumato.core.odd_values import are_all, is_a, read_each
+from sfumato.data.categories import texts_of_categories
 from sfumato.data.delimited import (
     ENDINGS,
     UnreadableError,
@@ -433,6 +435,8 @@ def _from_pandas(frame: Any) -> Any:
     """A pandas frame as Arrow; a column of objects or categories becomes text, whatever it holds.
 
     The type of a column is the frame's dtype, which its owner chose, never that of its values.
+    Objects are read one by one; of categories, whose dtype pandas finds by all rows, each as
+    :mod:`sfumato.data.categories` says.
     """
     import pyarrow as pa
 
@@ -443,7 +447,8 @@ def _from_pandas(frame: Any) -> Any:
     for position, name in enumerate(names):
         series = frame.iloc[:, position]
         if series.dtype.kind == "O" and not _is_arrow(series.dtype):
-            columns[name] = _texts(list(series))
+            texts = texts_of_categories(series)
+            columns[name] = _texts(list(series)) if texts is None else pa.array(texts, pa.string())
             continue
         try:
             columns[name] = pa.Array.from_pandas(series)
@@ -469,25 +474,22 @@ def _texts(values: list[Any]) -> Any:
     import pandas as pd
     import pyarrow as pa
 
-    if set(map(type, values)) <= {str, type(None), float, type(pd.NA), type(pd.NaT)}:
+    if are_all(values, str, type(None), float, type(pd.NA), type(pd.NaT)):
         try:
             return pa.array(values, pa.string(), from_pandas=True)
         except (pa.ArrowException, UnicodeError):
             pass
-    return pa.array([_text(value) for value in values], pa.string())
+    return pa.array(read_each(_text, values, None), pa.string())
 
 
 def _text(value: Any) -> str | None:
-    """Any object as text, or None where it is missing; fails on none of them."""
+    """Any object as text, or None where it is missing; may fail, which means the same."""
     import pandas as pd
 
     missing = value is None or value is pd.NA or value is pd.NaT
-    if missing or (isinstance(value, float) and value != value):
+    if missing or (is_a(value, float) and value != value):
         return None
-    try:
-        return str(value).encode().decode()  # which halves of surrogates have not
-    except Exception:
-        return None
+    return str.encode(str(value)).decode()  # which halves of surrogates have not
 
 
 def _from_url(url: str, table: str, name: str, types: Mapping[str, str]) -> Source:
