@@ -6,24 +6,30 @@ be no UTF-8 and a time of day beyond the day. Columns of databases are made of S
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 from tests.neighbours.harness import UnusableError
+from tests.odd_objects import FAILURES, Odd, odd_object
 
 __all__ = [
     "ARROW",
     "DUCKDB",
+    "OBJECTS",
     "POSTGRES",
     "SPARK",
     "Column",
     "arrow_array",
     "arrow_table",
+    "frame_of_objects",
     "readable",
 ]
 
+_FIVE = datetime.timezone(datetime.timedelta(hours=5))
 TEXTS = (
     *(b"", b" ", b"a", b"A", b"rome", b"ROME", b"rome ", b"\xc3\xa9", b"e\xcc\x81"),
     *(b"\xff", b"a\xffb", b"\x00", b"a\x00b", b"\xed\xa0\x80", b"\xf0\x9f\x98\x80"),
@@ -83,6 +89,38 @@ ARROW: Mapping[str, tuple[Any, ...]] = {
     "null": (None,),
 }
 """Types of Arrow, Parquet and frames, each with values as they are stored."""
+
+
+_PLAIN = (
+    *(0, 1, 2, 1.0, 2.5, -0.0, True, False, float("inf"), 2**53 + 1, 10**30, Decimal("1.0"), 1j),
+    *("1", "1.0", "a", "", "\ud800", b"a", np.float32(0.1), np.int8(1), np.str_("a"), (1, 2)),
+    *(datetime.datetime(2020, 1, 1), datetime.date(2020, 1, 1), datetime.timedelta(1)),
+    *(datetime.datetime(2020, 1, 1, 5, tzinfo=zone) for zone in (datetime.UTC, _FIVE)),
+    datetime.datetime(2020, 1, 1, 10, tzinfo=_FIVE),
+)  # fmt: skip
+OBJECTS: Mapping[str, tuple[Any, ...]] = {
+    "text of objects": (*_PLAIN, *map(Odd, FAILURES)),
+    "text of categories": (*_PLAIN, Odd("text"), Odd("exit")),
+    "text of numbers": (0, 1, 2, 2.5, 7.0, 2**53 + 1),
+}
+"""Types of columns in pandas that become text, each with values of Python's."""
+
+
+def frame_of_objects(columns: tuple[Column, ...]) -> Any:
+    """Columns of objects, and of categories of which pandas finds the type by all rows."""
+    import pandas as pd
+
+    made: dict[str, Any] = {}
+    for column in columns:
+        cells = np.empty(len(column.cells), object)
+        for i, cell in enumerate(column.cells):
+            cells[i] = odd_object(cell.what) if type(cell) is Odd else cell
+        made[column.name] = pd.Series(cells, dtype=object)
+        if column.type == "int64":
+            made[column.name] = made[column.name].astype("int64")
+        elif column.type != "text of objects":
+            made[column.name] = made[column.name].astype("category")
+    return pd.DataFrame(made)
 
 
 def _views() -> dict[str, tuple[Any, Any]]:

@@ -17,49 +17,12 @@ from typing import Any, ClassVar
 import numpy as np
 from hypothesis import strategies as st
 from tests.neighbours.harness import Case, Outcome, UnusableError, differences, done, making
+from tests.odd_objects import FAILURES, Odd, odd_object
 
 __all__ = ["Decimal", "DeclaredCase", "Odd", "datetime", "declared_cases", "inf", "nan", "np"]
 
 inf, nan = float("inf"), float("nan")  # as cases write them
 _NAMES = ("x", "city", "ill", "person")
-
-
-@dataclass(frozen=True)
-class Odd:
-    """Stands for an object that fails at one of the things that are asked of it."""
-
-    what: str
-
-
-class _Hostile:
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def _fails(self, what: str) -> None:
-        if what == self._what:
-            raise RuntimeError(f"no {what}")
-
-    def __str__(self) -> str:
-        self._fails("text")
-        return "odd"
-
-    def __float__(self) -> float:
-        self._fails("number")
-        return 1.0
-
-    def __eq__(self, other: object) -> bool:
-        self._fails("equality")
-        return self is other
-
-    def __hash__(self) -> int:
-        self._fails("hash")
-        return 7
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """What NumPy's scalars have."""
-        self._fails("shape")
-        return (1,)
 
 
 @dataclass(frozen=True)
@@ -126,6 +89,8 @@ class DeclaredCase(Case):
         outcome.shape = (data.classes, data.shape, data.bounds, data.public_size)
 
     def _made(self, rows: tuple[tuple[Any, ...], ...], folder: Path) -> Any:
+        if self.source in ("csv", "parquet"):
+            rows = tuple(tuple(None if type(c) is Odd else c for c in row) for row in rows)
         columns = {name: [_cell(row[i]) for row in rows] for i, name in enumerate(_NAMES)}
         if self.source == "lists":
             return lambda: columns
@@ -141,7 +106,14 @@ class DeclaredCase(Case):
                 return lambda: frame
             import pandas as pd
 
-            table = pd.DataFrame(columns, dtype=object)
+            if self.source == "pandas, categories":
+                simple = {name: [*map(_held, cells)] for name, cells in columns.items()}
+                kept = pd.DataFrame(simple, dtype=object).astype("category")
+                return lambda: kept
+            arrays = {name: _objects(cells) for name, cells in columns.items()}
+            table = pd.DataFrame(
+                {name: pd.Series(cells, dtype=object) for name, cells in arrays.items()}
+            )
             if self.source == "pandas":
                 return lambda: table
             path = folder / f"data.{self.source}"
@@ -156,7 +128,7 @@ class DeclaredCase(Case):
 
 
 def _cell(cell: Any) -> Any:
-    return _Hostile(cell.what) if isinstance(cell, Odd) else cell
+    return odd_object(cell.what) if type(cell) is Odd else cell
 
 
 def _simple(cell: Any) -> Any:
@@ -164,10 +136,18 @@ def _simple(cell: Any) -> Any:
     return cell if isinstance(cell, bool | int | float | str) else None
 
 
+def _held(cell: Any) -> Any:
+    """What pandas can hold among categories; some objects of one's own make it fail."""
+    return cell if issubclass(type(cell), _CATEGORIES) else None
+
+
+_CATEGORIES = (str, bytes, int, float, Decimal, complex, tuple, datetime.date, np.generic)
+
+
 def _named(owners: Any) -> list[str]:
     """Owners as text; objects of one's own by their type."""
     known = str, int, float, np.generic, type(None)
-    return [str(one) if isinstance(one, known) else type(one).__name__ for one in owners]
+    return [str(one) if issubclass(type(one), known) else type(one).__name__ for one in owners]
 
 
 def _objects(cells: list[Any]) -> np.ndarray:
@@ -188,18 +168,19 @@ _CELLS = st.one_of(
             *("Bari ", "3", "3.0", 3, 3.0, "1_000", "nan", "NULL", "-0", "٣", "0x10", "1e5"),
             *(b"Rome", b"\xff", Decimal("2.5"), Decimal("NaN"), Decimal("sNaN"), 1j, (), [1], {}),
             *(datetime.date(2020, 1, 1), np.float32(2), np.int64(3), np.str_("Rome")),
-            *map(Odd, ("text", "number", "equality", "hash", "shape")),
+            *(datetime.datetime(2020, 1, 1), 2**53 + 1, *map(Odd, FAILURES)),
         )
     ),
     st.text(max_size=4), st.binary(max_size=4), st.floats(), st.integers(),
 )  # fmt: skip
+_SOURCES = ("lists", "arrays", "pandas", "pandas, categories", "polars", "csv", "parquet")
 _PLAIN = st.sampled_from((0, 1, 2.5, "Rome", "3"))
 
 
 @st.composite
 def declared_cases(draw: st.DrawFn) -> DeclaredCase:
     """Ordinary rows, and one that holds anything."""
-    source = draw(st.sampled_from(["lists", "arrays", "pandas", "polars", "csv", "parquet"]))
+    source = draw(st.sampled_from(_SOURCES))
     cells = _CELLS if draw(st.booleans()) else _PLAIN
     rows = draw(st.lists(st.tuples(*(cells,) * 4), min_size=1, max_size=6))
     gone = draw(st.integers(0, len(rows) - 1))

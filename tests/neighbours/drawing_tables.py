@@ -7,13 +7,23 @@ from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
-from tests.neighbours.cells import ARROW, DUCKDB, POSTGRES, SPARK, Column, readable
+from tests.neighbours.cells import (
+    ARROW,
+    DUCKDB,
+    OBJECTS,
+    POSTGRES,
+    SPARK,
+    Column,
+    readable,
+)
 from tests.neighbours.tables import Question, TableCase
 
 __all__ = ["table_cases", "unit_cases"]
 
 _IN_SQL = {"duckdb": DUCKDB, "postgres": POSTGRES, "spark": SPARK}
 _FRAMES = ("arrow", "parquet", "polars", "pandas", "pandas, arrow")
+_OBJECTS = "pandas, objects"
+_SOURCES = (*_FRAMES, _OBJECTS, "duckdb")
 _NUMBERS = re.compile(
     r"u?int|float|decimal|INT|DOUBLE|FLOAT|DECIMAL|numeric|double|real|small|big|duration"
 )
@@ -35,7 +45,7 @@ _FILTERS = (
 
 
 def _pool(source: str) -> Any:
-    return _IN_SQL.get(source, ARROW)
+    return OBJECTS if source == _OBJECTS else _IN_SQL.get(source, ARROW)
 
 
 def _key(source: str, cell: Any) -> Any:
@@ -163,7 +173,7 @@ def _victim(columns: tuple[Column, ...], unit: str | None, row: int) -> tuple[in
 
 
 @st.composite
-def table_cases(draw: st.DrawFn, sources: tuple[str, ...] = (*_FRAMES, "duckdb")) -> TableCase:
+def table_cases(draw: st.DrawFn, sources: tuple[str, ...] = _SOURCES) -> TableCase:
     """Any table, unit, bound, filter and question."""
     source = draw(st.sampled_from(sources))
     columns, numbered = draw(_columns(source))

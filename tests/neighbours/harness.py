@@ -115,8 +115,8 @@ def done(
                 raise
             except Exception as error:  # whatever it is, it must be the neighbour's, too
                 outcome.error = f"{type(error).__name__}: {error}"
-            except BaseException as error:
-                if type(error).__name__ != "PanicException":  # how Polars' engine fails
+            except BaseException as error:  # Polars' engine panics, and a cell may ask to exit
+                if type(error) is KeyboardInterrupt and not error.args:  # the keyboard's own
                     raise
                 outcome.error = f"{type(error).__name__}: {error}"
         outcome.warned = [

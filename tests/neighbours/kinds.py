@@ -10,6 +10,7 @@ __all__ = ["KINDS", "cases_of"]
 _HERE = "tests.neighbours."
 KINDS: dict[str, tuple[str, str, tuple[Any, ...]]] = {
     "tables": ("drawing_tables", "table_cases", ()),
+    "objects": ("drawing_tables", "table_cases", (("pandas, objects",),)),
     "postgres": ("drawing_tables", "table_cases", (("postgres",),)),
     "spark": ("drawing_tables", "table_cases", (("spark",),)),
     "units": ("drawing_tables", "unit_cases", ()),

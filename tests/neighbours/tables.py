@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import datetime
 import functools
 import itertools
 import math
@@ -23,19 +24,24 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
 
+import numpy as np
 from tests.coins import same_coins
 from tests.databases import has_java, server_programs, server_with_collations, spark_session
-from tests.neighbours.cells import Column, arrow_table
+from tests.neighbours.cells import Column, arrow_table, frame_of_objects
 from tests.neighbours.harness import Case, Outcome, UnusableError, differences, done, making
+from tests.odd_objects import Odd
 
 __all__ = [
     "Column",
     "Decimal",
+    "Odd",
     "Question",
     "TableCase",
     "asked",
+    "datetime",
     "inf",
     "nan",
+    "np",
     "too_far",
 ]
 
@@ -259,6 +265,9 @@ def made(source: str, columns: tuple[Column, ...], folder: Path) -> Made:
         return _in_postgres(columns)
     if source == "spark":
         return _in_spark(columns)
+    if source == "pandas, objects":
+        with making():
+            return Made(frame_of_objects(columns), {})
     table = arrow_table(columns)
     if source == "arrow":
         return Made(table, {})

@@ -14,10 +14,11 @@ from tests.neighbours.harness import script
 from tests.neighbours.lines import LinesCase
 from tests.neighbours.loops import LoopCase
 from tests.neighbours.tables import Column, Question, TableCase
+from tests.odd_objects import Odd
 
 CORPUS = Path(__file__).with_name("corpus")
 PIECE = {
-    "tables": 10, "postgres": 6, "spark": 3, "units": 6, "lines": 12, "declared": 60,
+    "tables": 10, "objects": 5, "postgres": 6, "spark": 3, "units": 6, "lines": 12, "declared": 60,
     "loops": 12, "folders": 15, "federations": 40,
 }  # fmt: skip
 KINDS_HERE = [
@@ -129,3 +130,26 @@ def test_contributions_that_are_not_clipped_are_seen(monkeypatch):
     assert not case.broken()
     monkeypatch.setattr(rounds, "_reach", lambda federation, clip, length: 1e6)
     assert [law for law in case.broken() if "apart" in law]
+
+
+def test_categories_that_other_rows_decide_are_seen(monkeypatch):
+    from sfumato.queries import sources
+
+    wards = Column("ward", "text of numbers", (1, 1, 1, 2, 2.5))
+    counts = Question("histogram", ("ward",), (("keys", ("1", "2")),))
+    case = TableCase("pandas, objects", (wards,), (4,), questions=(counts,))
+    assert not case.broken()
+    monkeypatch.setattr(sources, "texts_of_categories", lambda _: None)
+    assert [law for law in case.broken() if law.startswith("an answer moves")]
+
+
+@pytest.mark.parametrize("what", ["dead", "class", "exit", "metaclass", "log"])
+def test_cells_that_speak_for_themselves_are_seen(what, monkeypatch):
+    from sfumato.queries import sources
+
+    case = TableCase("pandas, objects", (Column("c", "text of objects", ("a", Odd(what))),), (1,))
+    assert not case.broken()
+    monkeypatch.setattr(sources, "are_all", lambda cells, *_: bool({*map(type, cells)}) and False)
+    monkeypatch.setattr(sources, "is_a", isinstance)
+    monkeypatch.setattr(sources, "read_each", lambda read, cells, _: [*map(read, cells)])
+    assert case.broken()
