@@ -191,7 +191,7 @@ Column = Annotated[str, typer.Argument(help="The column.")]
 Lower = Annotated[float, typer.Argument(help="Values below count as this.")]
 Upper = Annotated[float, typer.Argument(help="Values above count as this.")]
 Default = Annotated[float | None, typer.Option(help="What a missing value is.")]
-Candidates = Annotated[int, typer.Option(help="Into how many parts the range falls.")]
+Candidates = Annotated[int, typer.Option(help="Into how many parts the range falls, 2 to 1000000.")]
 WithInterval = Annotated[
     bool, typer.Option("--interval/--no-interval", help="Half of epsilon goes to an interval.")
 ]

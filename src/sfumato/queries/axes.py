@@ -16,11 +16,10 @@ import ibis.expr.types as ir
 from sfumato.core import validation
 from sfumato.queries.engine import Value, either
 from sfumato.queries.facts import Facts
+from sfumato.queries.limits import MOST_BINS, listed
 from sfumato.queries.total import finite_number
 
 __all__ = ["Axis", "Bins", "Categories", "categories"]
-
-_MOST_BINS = 10_000
 
 
 class Axis(ABC):
@@ -95,14 +94,11 @@ class Bins(Axis):
         given: Any = self.edges
         if isinstance(given, str) or not isinstance(given, Iterable):
             validation.fail("edges", "a list of numbers", given)
+        remedy = "use fewer, or ask for parts of the range"
+        given = listed("edges", given, MOST_BINS + 1, remedy)
         edges = tuple(validation.finite("edges", edge) for edge in given)
         if len(edges) < 2 or any(b <= a for a, b in itertools.pairwise(edges)):
             validation.fail("edges", "two or more increasing numbers", list(edges))
-        if len(edges) - 1 > _MOST_BINS:
-            raise ValueError(
-                f"edges must make at most {_MOST_BINS:,} bins, got {len(edges) - 1:,}: each is a "
-                "comparison that the engine is sent; use fewer, or ask for parts of the range"
-            )
         object.__setattr__(self, "edges", edges)
 
     @property

@@ -24,6 +24,7 @@ from sfumato.mechanisms.exponential import Exponential
 from sfumato.queries.axes import Axis
 from sfumato.queries.base import Cell, Plan, Query, check_price
 from sfumato.queries.facts import Facts
+from sfumato.queries.limits import MOST_TRIALS, check_size
 from sfumato.queries.measures import BoundedSum, Measure, RowCount
 from sfumato.queries.tabulate import cell_aggregate, exact_counts
 
@@ -80,6 +81,8 @@ def plan_choice(
     winners = validation.count("winners", winners)
     if winners > len(axis.labels):
         validation.fail("winners", f"at most {len(axis.labels)} (the candidates)", winners)
+    trials = winners * len(axis.labels)
+    check_size("winners times keys", trials, MOST_TRIALS, "use fewer of either")
     (part,) = measure.parts(facts, len(axis.labels), False)
     step = Sensitivity(float(part.l1), Norm.LINF, Neighbours.ADD_REMOVE, facts.unit)
     choice = Exponential(

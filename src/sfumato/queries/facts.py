@@ -12,6 +12,7 @@ import ibis.expr.datatypes as dt
 from sfumato.core import validation
 from sfumato.core.neighbours import Neighbours
 from sfumato.core.sensitivity import Norm, Sensitivity
+from sfumato.queries.limits import MOST_KEYS, listed
 from sfumato.queries.total import column_named
 
 __all__ = ["Facts", "check_keys"]
@@ -104,7 +105,8 @@ def check_keys(name: str, kind: dt.DataType, found: Any) -> tuple[Any, ...]:
     """Categories that are distinct and of the column's type."""
     if isinstance(found, str) or not isinstance(found, Iterable):
         validation.fail(f"keys of {name!r}", "a list of categories", found)
-    keys: tuple[Any, ...] = tuple(found)
+    remedy = "ask for coarser ones, or for private keys"
+    keys = listed(f"keys of {name!r}", found, MOST_KEYS, remedy)
     if not keys:
         validation.fail(f"keys of {name!r}", "a list of at least one category", keys)
     for key in keys:

@@ -110,7 +110,13 @@ class Protected:
         """A view of the rows for which all conditions hold: SQL text or Ibis expressions.
 
         Contributions are bounded before, on the whole table.
+
+        Raises:
+            ValueError: for what is no condition; None is none, though a question's ``where`` has it
+                for "no filter".
         """
+        if any(condition is None for condition in conditions):
+            validation.fail("where", "conditions, or not called", None)
         named = named_filter(conditions, self._table, self._given)
         row_filter(named, self._table)  # a mistake is an error now
         view = Protected(

@@ -46,6 +46,7 @@ from sfumato.queries.axes import Axis
 from sfumato.queries.base import Cell, Plan, Query, check_price
 from sfumato.queries.facts import Facts
 from sfumato.queries.fixed_point import bin_number, declared_bounds
+from sfumato.queries.limits import MOST_CANDIDATES, MOST_TRIALS, check_size
 from sfumato.queries.total import finite_number
 
 __all__ = ["QuantilePlan", "plan_quantile"]
@@ -139,6 +140,9 @@ def plan_quantile(
     _check_quantile(query, facts, column, axes)
     lower, upper = declared_bounds(f"bounds of {column!r}", *bounds)
     bins, weights = validation.at_least("candidates", candidates, 2), _weights(quantile)
+    check_size("candidates", bins, MOST_CANDIDATES, "narrower bounds need fewer")
+    trials = bins * math.prod(len(axis.labels) for axis in axes)
+    check_size("candidates times groups", trials, MOST_TRIALS, "use fewer of either")
     step = Sensitivity(
         float(facts.rows * max(weights)), Norm.LINF, Neighbours.ADD_REMOVE, facts.unit
     ).under(facts.neighbours)

@@ -17,12 +17,11 @@ from sfumato.core.randomness import Coins
 from sfumato.queries.axes import Axis
 from sfumato.queries.base import Cell, Plan, Query, check_price
 from sfumato.queries.facts import Facts
+from sfumato.queries.limits import MOST_CELLS, check_size
 from sfumato.queries.measures import Measure
 from sfumato.queries.noise import Noise, calibrate
 
 __all__ = ["Tabulation", "exact_counts", "plan_tabulation"]
-
-_MOST_CELLS = 10_000_000
 
 
 @final
@@ -62,8 +61,7 @@ def plan_tabulation(
     """Prices a measure over the cells of some axes."""
     check_price(query)
     cells = math.prod(len(axis.labels) for axis in axes)
-    if cells > _MOST_CELLS:
-        raise ValueError(f"the table must have at most {_MOST_CELLS:,} cells, got {cells:,}")
+    check_size("cells of the table", cells, MOST_CELLS, "use fewer keys, or fewer columns")
     parts = measure.parts(facts, cells, grouped)
     noise = calibrate(parts, facts, cells, query.epsilon, query.delta)
     names = tuple(axis.name for axis in axes)
