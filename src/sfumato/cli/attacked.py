@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.cli.kept_requests import kept_declaration, kept_request
 from sfumato.core import validation
 
 if TYPE_CHECKING:
@@ -140,7 +141,6 @@ def _run(
     numbers: bool,
 ) -> Attacked:
     from sfumato.attacks.targets import Target
-    from sfumato.data import Declaration
     from sfumato.data.first_rows import first_rows
     from sfumato.learning.recipes.loading import PATE, load_run
 
@@ -150,12 +150,10 @@ def _run(
     else:
         if declared is not None:
             raise ValueError("--declared must be given with --data: the run knows its own")
-        request = run.folder.request()
+        request = kept_request(run.folder)
         if "source" not in request:
             raise ValueError(f"the run in {path} was begun in Python: say on what with --data")
-        source = request["source"]
-        said = source["declared"]
-        known = None if said is None else Declaration.from_dict(said)
+        source, known = request["source"], kept_declaration(run.folder, request)
         tested = source["test"] if test is None else test
         loaded = _loaded(source["data"], known, tested, numbers)
     target = Target.of_module(run.model, str(path))
@@ -175,7 +173,7 @@ def _taught(folder: RunFolder, recipe: Any, data: Dataset) -> Dataset:
     from sfumato.data import Examples
     from sfumato.data.first_rows import first_rows
 
-    source = folder.request().get("source") or {}
+    source = kept_request(folder).get("source") or {}
     members = first_rows(data, source.get("rows"))
     (inputs, labels), (test_inputs, test_labels) = data.train, data.test
     number = len(members.train.labels)

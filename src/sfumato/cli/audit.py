@@ -22,6 +22,7 @@ from sfumato.cli.audit_pate import audit_pate_run, pate, tell_noise
 from sfumato.cli.options import AsJson, Plot
 from sfumato.cli.output import console, plain_table, print_json, working
 from sfumato.core.guarantee import round_down
+from sfumato.core.json_files import as_written
 
 if TYPE_CHECKING:
     from sfumato.audit.claims import Result
@@ -167,13 +168,16 @@ def _by_canaries(folder: RunFolder, analysis: str, confidence: float) -> Finding
     from sfumato.learning.recipes.canaries import CanaryKind, CanaryScores
     from sfumato.learning.recipes.training import CANARIES
 
-    run, claim = folder.path, Guarantee.from_dict(folder.record()["guarantee"])
+    run = folder.path
+    with as_written(folder.record_file):
+        claim = Guarantee.from_dict(folder.record()["guarantee"])
     if not (folder.curator / CANARIES).exists():
         raise ValueError(
             f"the run in {run} must have canaries to be audited: plant them in a new run (sfumato "
             "train ... --canaries 1000)"
         )
-    planted = CanaryScores.from_dict(folder.read_curator(CANARIES))
+    with as_written(folder.curator / CANARIES):
+        planted = CanaryScores.from_dict(folder.read_curator(CANARIES))
     finding = audit_scores(
         planted.scores, planted.included, claim=claim, confidence=confidence, analysis=analysis,
         neighbours=claim.neighbours,  # a run plants them for the relation that it promises

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.core import validation
+from sfumato.core.json_files import require_regular
 from sfumato.extras import needed_for
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def numbers_and_names(
     """
     import numpy as np
 
+    require_regular(path)
     columns = _columns(option, path)
     chosen = _chosen(option, path, columns, column, names)
     try:

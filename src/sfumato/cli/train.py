@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato.cli.kept_requests import kept_declaration, kept_request
 from sfumato.cli.options import AsJson
 from sfumato.cli.output import console, plain_table, print_json, working
 from sfumato.cli.train_adaptive_laplace import adaptive_laplace
@@ -32,6 +33,7 @@ from sfumato.cli.train_recipe import make_recipe
 from sfumato.cli.train_telling import Launch, print_facts, print_finished
 from sfumato.cli.train_votes import votes
 from sfumato.cli.tune import resume_tune
+from sfumato.core.json_files import as_written
 
 if TYPE_CHECKING:
     from sfumato.learning.recipes import Recipe, Trained
@@ -218,14 +220,14 @@ def resume(
 
     Example: sfumato train resume runs/mnist
     """
-    from sfumato.data import Declaration
     from sfumato.learning.clock import OutOfTime
     from sfumato.learning.recipes.observing import Shown
     from sfumato.learning.recipes.recipe import Recipe
     from sfumato.learning.recipes.training import train
     from sfumato.learning.runs import RunFolder
 
-    request = RunFolder(folder).request()
+    kept = RunFolder(folder)
+    request = kept_request(kept)
     if RunFolder(folder).without_privacy:
         raise ValueError(
             f"the run in {folder} is one without privacy, which is not gone on with: remove the "
@@ -245,9 +247,7 @@ def resume(
         raise ValueError(
             f"the run in {folder} was begun in Python: go on there, by train(..., resume=True)"
         )
-    source = request["source"]
-    said = source["declared"]
-    declared = None if said is None else Declaration.from_dict(said)
+    source, declared = request["source"], kept_declaration(kept, request)
     with working("reading the data"):
         where = source["data"], declared, source["test"], source.get("rows")
         loaded = loaded_data(*where, numbers="label_dp" in request)
@@ -256,10 +256,12 @@ def resume(
             charged = ledger or request["ledger"]
             go_on(loaded, Launch(folder, request, charged, device, progress, as_json, resume=True))
             return
+    with as_written(kept.request_file):
+        recipe = Recipe.from_dict(request["recipe"])
     begun = time.monotonic()
     try:
         trained = train(
-            Recipe.from_dict(request["recipe"]), loaded, out=folder, resume=True,
+            recipe, loaded, out=folder, resume=True,
             ledger=ledger or request["ledger"], device=device_called(device), minutes=minutes,
             observer=Shown(False if as_json else progress), **request["settings"],
         )  # fmt: skip

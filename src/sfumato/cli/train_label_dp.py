@@ -31,6 +31,7 @@ from sfumato.cli.train_options import (
 )
 from sfumato.cli.train_telling import Launch, accuracy_of, print_facts, print_finished
 from sfumato.core import validation
+from sfumato.core.json_files import as_written
 
 if TYPE_CHECKING:
     from sfumato.data import Dataset
@@ -202,8 +203,11 @@ def label_dp(
 def resume_label_dp(loaded: Dataset, launch: Launch) -> None:
     """Goes on with a run that was cut off."""
     from sfumato.learning.label_dp.number_recipe import read_recipe
+    from sfumato.learning.runs import RunFolder
 
-    _run(read_recipe(launch.request["label_dp"]), loaded, launch)
+    with as_written(RunFolder(launch.out).request_file):
+        recipe = read_recipe(launch.request["label_dp"])
+    _run(recipe, loaded, launch)
 
 
 def _run(recipe: LabelRecipe | NumberRecipe, loaded: Dataset, launch: Launch) -> None:

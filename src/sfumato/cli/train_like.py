@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sfumato.core import validation
 from sfumato.core.functions import names_function
-from sfumato.core.json_files import read_json
+from sfumato.core.json_files import as_written, read_json
 
 if TYPE_CHECKING:
     from sfumato.data import Dataset, Declaration
@@ -169,11 +169,12 @@ def recorded(
         record = read_json(file)
         known, recipe = record["method"], record["parameters"].get("recipe")
         facts = {"name": None, "public_size": None} | record["facts"]["data"]
-        made = read(recipe) if known == method else None
     except OSError as error:
         validation.fail("like", f"a record.json that can be read ({error.strerror})", str(path))
     except (KeyError, TypeError, AttributeError):
         validation.fail("like", f"the record.json of a run of {method}", str(path))
+    with as_written(file):
+        made = read(recipe) if known == method else None
     if made is None:
         validation.fail("like", f"the record of a run of {method}", f"one of {known}")
     return made, facts

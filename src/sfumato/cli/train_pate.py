@@ -22,6 +22,7 @@ from sfumato.cli.train_options import (
     without_password,
 )
 from sfumato.cli.train_telling import Launch, accuracy_of, print_facts, print_finished
+from sfumato.core.json_files import as_written
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -191,8 +192,11 @@ def pate(
 def resume_pate(loaded: Dataset, launch: Launch) -> None:
     """Goes on with a run that was cut off."""
     from sfumato.learning.pate.recipe import PateRecipe
+    from sfumato.learning.runs import RunFolder
 
-    _run(PateRecipe.from_dict(launch.request["pate"]), loaded, launch)
+    with as_written(RunFolder(launch.out).request_file):
+        recipe = PateRecipe.from_dict(launch.request["pate"])
+    _run(recipe, loaded, launch)
 
 
 def _run(recipe: PateRecipe, loaded: Dataset, launch: Launch) -> None:

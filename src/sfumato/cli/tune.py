@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato.cli.kept_requests import kept_declaration, kept_request
 from sfumato.cli.options import AsJson
 from sfumato.cli.output import console, print_json, working
 from sfumato.cli.train_options import (
@@ -177,10 +178,10 @@ def tune(
 
 def resume_tune(folder: Path, ledger: str | None, device: str, as_json: bool) -> None:
     """Goes on with a search that was cut off."""
-    from sfumato.data import Declaration
     from sfumato.learning.runs import RunFolder
 
-    request = RunFolder(folder).request()
+    kept = RunFolder(folder)
+    request = kept_request(kept)
     if "tune" not in request:
         raise ValueError(
             f"{folder} must hold a search, but holds a run: go on with it by sfumato train resume "
@@ -190,10 +191,9 @@ def resume_tune(folder: Path, ledger: str | None, device: str, as_json: bool) ->
         raise ValueError(
             f"the search in {folder} was begun in Python: go on there, by tune(..., resume=True)"
         )
-    source = request["source"]
-    known = None if source["declared"] is None else Declaration.from_dict(source["declared"])
+    source, known = request["source"], kept_declaration(kept, request)
     with working("reading the data"):
-        loaded = loaded_data(source["data"], known, source["test"], source["rows"])
+        loaded = loaded_data(source["data"], known, source["test"], source.get("rows"))
     _run(
         as_json, None, loaded, out=folder, resume=True, ledger=ledger or request["ledger"],
         device=device_called(device), **request["settings"],

@@ -6,13 +6,13 @@ Each reader gives columns of equal length by name, and does not look at what the
 from __future__ import annotations
 
 import math
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sfumato.core.json_files import require_regular
 from sfumato.data.categories import texts_of_categories
 from sfumato.data.delimited import ENDINGS, files_at, is_delimited, read_columns
 from sfumato.extras import needed_for
@@ -145,13 +145,16 @@ def numpy_arrays(path: Path) -> dict[str, np.ndarray]:
     Raises:
         ValueError: for arrays of Python objects, which could run code when they are read.
     """
+    require_regular(path)
     try:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return {"": loaded}
         with loaded:
             return {name: loaded[name] for name in loaded.files}
-    except (ValueError, EOFError, zipfile.BadZipFile):
+    except (OSError, MemoryError):
+        raise
+    except Exception:  # NumPy's reader raises what Python's own parser does
         raise ValueError(
             f"source must be a NumPy file of numbers or text, without Python objects, "
             f"got {str(path)!r}"

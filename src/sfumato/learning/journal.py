@@ -102,7 +102,8 @@ class RunJournal:
             self.write(self.first)
         else:
             self.first = lines[0] or {}
-        self.run: str = run or self.first.get("name") or _UNKNOWN
+        told = self.first.get("name")
+        self.run: str = run or (told if isinstance(told, str) and told else _UNKNOWN)
         self.others = lines[1:]
         self._chain = _Chain(self.run, lines)
         self._ledger: Ledger | None = None
@@ -261,6 +262,16 @@ def lots_taken(path: Path) -> int:
     return _Chain("run", lines).lots
 
 
+def _is_sound(line: dict[str, Any]) -> bool:
+    """Whether a turn in it is one that was written; a damaged one counts as a torn line does."""
+    turn = line.get("turn")
+    if "turn" not in line or type(turn) is int:
+        return True
+    if not isinstance(turn, list) or [type(part) for part in turn] != [int, str]:
+        return False
+    return type(line.get("lots")) is int and line["lots"] >= 0
+
+
 @final
 class _Chain:
     """The turns that a journal holds, without those that were taken back."""
@@ -271,7 +282,7 @@ class _Chain:
         self._least = 0
         torn = 0
         for line in lines:
-            if line is None:
+            if line is None or not _is_sound(line):
                 torn += 1  # may have been a turn; whatever follows counts it
             elif "withdrawn" in line:
                 if self.number == line["withdrawn"]:

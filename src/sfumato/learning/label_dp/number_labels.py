@@ -19,6 +19,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.core.json_files import as_written
 from sfumato.core.randomness import Coins
 from sfumato.learning.label_dp.bins import BinnedResponse
 from sfumato.learning.label_dp.journal import LabelJournal
@@ -125,6 +126,7 @@ def read_bins(folder: RunFolder) -> BinnedResponse:
             f"the run in {folder.path} must have its curator's folder, where the bins are that "
             f"labels were told by, and {_BINS} was not found there"
         )
-    stored = folder.read_curator(_BINS)
-    lists = {name: tuple(stored[name]) for name in ("edges", "values", "means")}
-    return BinnedResponse(**(stored | lists))
+    with as_written(folder.curator / _BINS):
+        stored = folder.read_curator(_BINS)
+        lists = {name: tuple(stored[name]) for name in ("edges", "values", "means")}
+        return BinnedResponse(**(stored | lists))

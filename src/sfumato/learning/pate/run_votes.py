@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.core import validation
+from sfumato.core.json_files import as_written
 from sfumato.learning.pate.aggregators import Aggregator
 from sfumato.learning.pate.ballots import Ballots
 from sfumato.learning.pate.journal import Answer
@@ -106,18 +107,23 @@ def read_run_votes(path: str | Path) -> RunVotes:
     recipe = folder.request().get("pate")
     if recipe is None:
         validation.fail("run", "a folder of sfumato train pate, with teachers who vote", str(path))
+    with as_written(folder.request_file):
+        plan = AnswerPlan.from_dict(recipe["plan"])
+        teachers = validation.count("teachers", recipe["teachers"])
     answers = _answers(folder.curator / "answers.jsonl")
     if not answers:
         raise ValueError(f"the run in {path} has no answers yet: there is nothing to look at")
     votes = _ballots(folder.curator)
-    stored = folder.read_curator("results.json") if folder.finished else None
-    return RunVotes(
-        np.stack([votes.of(answer.question) for answer in answers]),
-        answers,
-        AnswerPlan.from_dict(recipe["plan"]),
-        recipe["teachers"],
-        CuratorView.from_dict(stored) if stored else None,
-    )
+    with as_written(folder.curator / "votes-*"):
+        counts = np.stack([votes.of(answer.question) for answer in answers])
+    return RunVotes(counts, answers, plan, teachers, _stored(folder) if folder.finished else None)
+
+
+def _stored(folder: RunFolder) -> CuratorView | None:
+    """What the curator was told at the end."""
+    with as_written(folder.curator / "results.json"):
+        stored = folder.read_curator("results.json")
+        return CuratorView.from_dict(stored) if stored else None
 
 
 def _ballots(curator: Path) -> Ballots:
@@ -139,6 +145,7 @@ def _answers(file: Path) -> tuple[Answer, ...]:
         except ValueError:
             continue  # torn: it says nothing
         if isinstance(entry, dict) and "label" in entry:
-            answer = Answer(**entry)
-            found[answer.question] = answer
+            with as_written(file):
+                answer = Answer(**entry)
+                found[answer.question] = answer
     return tuple(found.values())

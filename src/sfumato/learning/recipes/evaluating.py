@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sfumato.core import validation
+from sfumato.core.json_files import as_written
 from sfumato.data import Dataset
 from sfumato.learning.dp_sgd.trainer import DPSGD
 from sfumato.learning.recipes.inputs import labels_of
@@ -62,7 +64,8 @@ class Evaluation:
         spent = [min(epsilon, whole) for epsilon in plan.epsilon_after(chosen)]
         self._epsilons = dict(zip(chosen, spent, strict=True))
         if self._folder is not None and (self._folder.curator / _CURVE).exists():
-            earlier = [Point(**p) for p in self._folder.read_curator(_CURVE)]
+            with as_written(self._folder.curator / _CURVE):
+                earlier = [_point(held) for held in self._folder.read_curator(_CURVE)]
             self.points = [p for p in earlier if p.step <= done]
 
     def after(self, step: int) -> None:
@@ -126,3 +129,14 @@ def evaluating(model: nn.Module) -> Generator[None]:
     finally:
         for module, mode in modes:
             module.training = mode
+
+
+def _point(held: Any) -> Point:
+    """As it is written.
+
+    Raises:
+        Exception: of any kind, for anything else.
+    """
+    step = validation.at_least("step", held["step"], 0)
+    numbers = (validation.finite(name, held[name]) for name in ("epsilon", "accuracy"))
+    return Point(step, *numbers)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -14,9 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from sfumato.core import validation
 from sfumato.core.functions import names_function
 from sfumato.core.guarantee import Guarantee
 from sfumato.core.html import facts_table
+from sfumato.core.json_files import as_written
 from sfumato.core.records import Record
 from sfumato.learning.models import make_model
 from sfumato.learning.recipes.inputs import input_shape, inputs_of
@@ -200,7 +203,8 @@ def load_run(path: str | Path, *, run_code: bool = False) -> Run:
         ValueError: if there is no finished run, or its model is code and ``run_code`` is not set.
     """
     folder = RunFolder(path)
-    record = Record.from_dict(folder.record())
+    with as_written(folder.record_file):
+        record = Record.from_dict(folder.record())
     if record.method == AUTOENCODER:
         raise ValueError(
             f"the run in {folder.path} is an auto-encoder, which tells codes and not classes: read "
@@ -214,27 +218,45 @@ def load_run(path: str | Path, *, run_code: bool = False) -> Run:
         )
     if record.method in _READERS:
         return _of_method(record, folder)
-    recipe = Recipe.from_dict(record.parameters["recipe"])
+    with as_written(folder.record_file):
+        recipe = Recipe.from_dict(record.parameters["recipe"])
     if names_function(recipe.model) and not run_code:
         raise ValueError(
             f"the model of {folder.path} is the function {recipe.model!r}, and importing it runs "
             "its code: pass run_code=True if you trust it"
         )
-    facts = record.facts["data"]
-    shape = input_shape(tuple(facts["shape"]))
-    features = recipe.features.build(shape)
-    head = make_model(
-        recipe.model, recipe.features.out_shape(shape), len(facts["classes"]),
-        **recipe.model_options,
-    )  # fmt: skip
+    with as_written(folder.record_file):
+        facts = record.facts["data"]
+        shape, classes = input_shape(tuple(facts["shape"])), tuple(facts["classes"])
+        features, inside = recipe.features.build(shape), recipe.features.out_shape(shape)
+        _check_told(facts, classes)
+    own = names_function(recipe.model)
+    with contextlib.nullcontext() if own else as_written(folder.record_file):
+        head = make_model(recipe.model, inside, len(classes), **recipe.model_options)
     model = nn.Sequential(features, head)
-    model.load_state_dict(folder.model())
-    return Run(record, recipe, model.eval(), tuple(facts["classes"]), folder)
+    with as_written(folder.model_file):
+        model.load_state_dict(folder.model())
+    return Run(record, recipe, model.eval(), classes, folder)
+
+
+def _check_told(facts: Mapping[str, Any], classes: tuple[Any, ...]) -> None:
+    """What is used later of what a record says of its data.
+
+    Raises:
+        Exception: of any kind, if it is not of the kind that is written.
+    """
+    if not all(isinstance(name, str) for name in classes):
+        raise TypeError("classes that are no names")
+    lower, upper = facts["bounds"]
+    validation.interval("bounds", lower, upper)
+    if facts.get("rows") is not None:
+        validation.count("rows", facts["rows"])
 
 
 def _of_method(record: Record, folder: RunFolder) -> Run:
     """A run of a method with a room of its own."""
     module, name = _READERS[record.method]
     read = getattr(importlib.import_module(f"sfumato.learning.{module}"), name)
-    recipe, model = read(folder)
-    return Run(record, recipe, model, tuple(record.facts["data"]["classes"]), folder)
+    with as_written(folder.record_file):
+        recipe, model = read(folder)
+        return Run(record, recipe, model, tuple(record.facts["data"]["classes"]), folder)

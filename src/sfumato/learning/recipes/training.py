@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sfumato.core.html import CURATOR, facts_table
+from sfumato.core.json_files import as_written
 from sfumato.core.randomness import SYSTEM, Coins
 from sfumato.core.records import Record
 from sfumato.data import Dataset
@@ -222,7 +223,8 @@ def _recipe_of(folder: RunFolder | None) -> Recipe:
         raise ValueError("resume must name the run's folder: give out")
     if folder.finished:
         raise ValueError(f"the run in {folder.path} came to its end: there is nothing to resume")
-    return Recipe.from_dict(folder.request()["recipe"])
+    with as_written(folder.request_file):
+        return Recipe.from_dict(folder.request()["recipe"])
 
 
 class _Run:
@@ -253,7 +255,8 @@ class _Run:
         if canaries is None:
             return
         if resumed and self.folder is not None and not self._killed_before_planting():
-            self.planted = Planted.from_dict(self.folder.read_curator(_PLANTED))
+            with as_written(self.folder.curator / _PLANTED):
+                self.planted = Planted.from_dict(self.folder.read_curator(_PLANTED))
         else:
             total, classes = len(self.data.train.labels), len(self.data.classes)
             self.planted = Planted.draw(

@@ -26,7 +26,7 @@ from typing import Any, final
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from sfumato.core.json_files import read_json
+from sfumato.core.json_files import as_written, read_json
 from sfumato.learning.durable import write_whole
 
 __all__ = ["RunFolder"]
@@ -88,7 +88,7 @@ class RunFolder:
     def without_privacy(self) -> bool:
         """Whether it holds a run without privacy, finished or not, as its request says."""
         asked = (self.curator / _REQUEST).exists()
-        return asked and self.read_curator(_REQUEST).get(_PRIVATE) is False
+        return asked and _object(self.curator / _REQUEST).get(_PRIVATE) is False
 
     # --- the request ----------------------------------------------------------------------------
 
@@ -149,7 +149,12 @@ class RunFolder:
         """
         if not (self.curator / _REQUEST).exists():
             raise ValueError(f"{self.path} must hold a run, but has no {_CURATOR}/{_REQUEST}")
-        return self.read_curator(_REQUEST)
+        return _object(self.curator / _REQUEST)
+
+    @property
+    def request_file(self) -> Path:
+        """What was asked for."""
+        return self.curator / _REQUEST
 
     # --- files ----------------------------------------------------------------------------------
 
@@ -165,15 +170,19 @@ class RunFolder:
         """
         if not self.finished:
             raise ValueError(f"{self.path} must hold a finished run, but has no {_RECORD}")
-        return read_json(self.record_file)
+        return _object(self.record_file)
 
     def write_model(self, tensors: Mapping[str, Tensor]) -> None:
         """The trained weights."""
         write_whole(self.model_file, _packed(tensors), public=self._public)
 
     def model(self) -> dict[str, Tensor]:
-        """The trained weights, on the CPU."""
-        return load_file(self.model_file)
+        """The trained weights, on the CPU.
+
+        Raises:
+            ValueError: if the file is damaged.
+        """
+        return _tensors(self.model_file)
 
     def write_curator(self, name: str, value: Any) -> None:
         """JSON, for the owner."""
@@ -190,7 +199,19 @@ class RunFolder:
     def read_curator_tensors(self, name: str) -> dict[str, Tensor] | None:
         """What :meth:`write_curator_tensors` wrote, or None."""
         path = self.curator / name
-        return load_file(path) if path.exists() else None
+        return _tensors(path) if path.exists() else None
+
+
+def _object(path: Path) -> dict[str, Any]:
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} must hold a JSON object, but does not: restore it from a copy")
+    return found
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    with as_written(path):
+        return load_file(path)
 
 
 def _json(value: Any) -> bytes:
