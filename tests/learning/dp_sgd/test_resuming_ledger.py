@@ -206,3 +206,29 @@ def test_without_neighbours_a_run_takes_the_ledgers(tmp_path, relation):
     plan = next(e for e in made.history("people") if e.kind == "plan")
     assert plan.data["epsilon"] == pytest.approx(trainer.guarantee.epsilon, rel=1e-9)
     made.close()
+
+
+@pytest.mark.parametrize("other", ["shape", "names", "groups"])
+def test_a_copy_that_cannot_be_loaded_leaves_the_folder_it_was_copied_from_free(
+    tmp_path, ledger, other
+):
+    """It fails before it takes a turn, whatever of the model is another."""
+    options = {"ledger": ledger, "dataset": "people"}
+    train(trainer_for(tmp_path / "run", **options), until=4)
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    entries = len(ledger.history("people"))
+    model = {
+        "shape": nn.Linear(4, 2),
+        "names": nn.Linear(3, 2, bias=False),
+        "groups": nn.Linear(3, 2),
+    }
+    parameters = [*model[other].parameters()]
+    groups = [{"params": [p]} for p in parameters] if other == "groups" else parameters
+    trainer = DPSGD(
+        model[other], torch.optim.Adam(groups, lr=0.1), (X, Y), plan=plan_for(),
+        checkpoints=tmp_path / "copy", checkpoint_every=3, progress=False, **options,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="checkpoint was made"):
+        trainer.resume()
+    assert len(ledger.history("people")) == entries
+    assert train(trainer_for(tmp_path / "run", **options).resume()).steps_taken == 10

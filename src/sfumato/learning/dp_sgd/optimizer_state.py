@@ -26,7 +26,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["flatten_state", "load_weights", "restore_state", "weights_of"]
+__all__ = [
+    "check_groups",
+    "check_weights",
+    "flatten_state",
+    "load_weights",
+    "restore_state",
+    "weights_of",
+]
 
 _MAPPINGS: dict[str, type[dict[Any, Any]]] = {
     "dict": dict,
@@ -148,6 +155,18 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     Raises:
         ValueError: unless names, shapes and types are exactly the model's; nothing is changed then.
     """
+    check_weights(model, tensors)
+    with torch.no_grad():
+        for name, weight in weights_of(model).items():
+            weight.copy_(tensors[name])
+
+
+def check_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Changes nothing.
+
+    Raises:
+        ValueError: unless names, shapes and types are exactly the model's.
+    """
     own = weights_of(model)
     missing, unknown = own.keys() - tensors.keys(), tensors.keys() - own.keys()
     if missing or unknown:
@@ -163,9 +182,21 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
                 f"model, got {tuple(stored.shape)} and {stored.dtype}; build the model as it was "
                 "when the checkpoint was made"
             )
-    with torch.no_grad():
-        for name, weight in own.items():
-            weight.copy_(tensors[name])
+
+
+def check_groups(optimizer: Any, state: Any) -> None:
+    """Changes nothing.
+
+    Raises:
+        ValueError: unless the stored groups have as many parameters each as the optimizer's.
+    """
+    held = [len(group["params"]) for group in optimizer.param_groups]
+    stored = [len(group["params"]) for group in state["param_groups"]]
+    if held != stored:
+        raise ValueError(
+            f"the optimizer must have groups of {stored} parameters, as when the checkpoint was "
+            f"made, got {held}"
+        )
 
 
 def _names(names: Iterable[str]) -> str:

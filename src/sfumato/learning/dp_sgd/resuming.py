@@ -38,6 +38,7 @@ from sfumato.learning.dp_sgd.distributed.state import (
     placed_state,
     told_checkpoint,
 )
+from sfumato.learning.dp_sgd.optimizer_state import check_groups, check_weights
 from sfumato.learning.dp_sgd.plan import TrainingPlan
 from sfumato.learning.journal import RunJournal
 
@@ -244,6 +245,7 @@ class Resuming:
                 f"the run has {_listed(found.facts['kinds'])}, the trainer "
                 f"{_listed(self._kinds())}: make the trainer as it was when the run began"
             )
+        self._check_fits(found)  # or the turn below would shut out the folder it was copied from
         started = max(found.step, store.started)
         steps = min(self._plan.lots.resume_point(started), self._plan.steps)
         if steps < self._plan.steps:
@@ -253,20 +255,32 @@ class Resuming:
             store.close()
         return found, steps
 
+    def _check_fits(self, found: Checkpoint) -> None:
+        """Raises for weights of another model, or an optimizer's of other groups."""
+        check_weights(self._holders["model"], _stored(found, "model"))
+        optimizer = self._holders["optimizer"]
+        if optimizer is not None and hasattr(optimizer, "param_groups"):
+            check_groups(optimizer, _stored(found, "optimizer"))
+
     @torch.no_grad()
     def _restore(self, found: Checkpoint) -> None:
         for name, holder in self._holders.items():
             if name not in _HOLDERS or holder is None:
                 continue
-            prefix = f"{name}/"
-            own = {k[len(prefix) :]: t for k, t in found.tensors.items() if k.startswith(prefix)}
-            state = placed_state(name, restore_state(own, found.facts[name]), holder)
+            state = placed_state(name, _stored(found, name), holder)
             if name == "model":
                 load_weights(holder, state)
             else:
                 (holder.load_state if name == "average" else holder.load_state_dict)(state)
         if "clip" in found.facts:
             self._holders["step"].set_clip(found.facts["clip"])
+
+
+def _stored(found: Checkpoint, name: str) -> Any:
+    """What a checkpoint has of one of the holders, on the CPU."""
+    prefix = f"{name}/"
+    own = {k[len(prefix) :]: t for k, t in found.tensors.items() if k.startswith(prefix)}
+    return restore_state(own, found.facts[name])
 
 
 def _listed(kinds: dict[str, str]) -> str:
