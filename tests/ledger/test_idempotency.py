@@ -55,6 +55,24 @@ def test_another_request_with_the_same_key_is_an_error(census, change):
         census.spend("census", key="k", **(first | change))
 
 
+@pytest.mark.parametrize(("one", "other"), [(1, 1.0), (1.0, 1), ([{"a": 0}], [{"a": -0.0}])])
+def test_whole_numbers_are_the_same_however_they_are_written(census, one, other):
+    """Also against what earlier versions stored: entries and their digests are as they were."""
+    with census.spend("census", EVENT, key="k", request={"epsilon": one}) as spending:
+        spending.commit(7)
+    with census.spend("census", EVENT, key="k", request={"epsilon": other}) as again:
+        assert again.answer == 7
+    assert census.verify("census").ok
+
+
+@pytest.mark.parametrize(("one", "other"), [(1, True), (1, "1"), (0.5, 0), (2**53, 2.0**53 + 2)])
+def test_other_values_are_another_request(census, one, other):
+    with census.spend("census", EVENT, key="k", request=[one]) as spending:
+        spending.commit(7)
+    with pytest.raises(LedgerError, match="another request"):
+        census.spend("census", EVENT, key="k", request=[other])
+
+
 def test_a_key_that_was_charged_without_an_answer_says_so(census):
     census.spend("census", EVENT, key="open")
     with pytest.raises(ZeroDivisionError), census.spend("census", EVENT, key="failed"):

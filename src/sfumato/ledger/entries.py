@@ -34,7 +34,17 @@ from typing import Any, cast
 from sfumato.core import validation
 from sfumato.ledger.errors import LedgerError
 
-__all__ = ["GENESIS", "Entry", "Head", "canonical", "digest", "entry_hash", "mark_of", "plain"]
+__all__ = [
+    "GENESIS",
+    "Entry",
+    "Head",
+    "alike",
+    "canonical",
+    "digest",
+    "entry_hash",
+    "mark_of",
+    "plain",
+]
 
 GENESIS = "0" * 64
 """The hash before the first."""
@@ -95,6 +105,24 @@ def _known(value: Any) -> Any:
 _ENCODER = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_known
 )
+
+
+def alike(one: object, other: object) -> bool:
+    """Whether two values are the same but for how whole numbers are written.
+
+    >>> alike({"epsilon": 1}, {"epsilon": 1.0}), alike([1], [True]), alike([0.5], [1])
+    (True, False, False)
+    """
+    return canonical(_without_points(plain(one))) == canonical(_without_points(plain(other)))
+
+
+def _without_points(value: Any) -> Any:
+    if isinstance(value, dict):
+        held = cast("dict[str, Any]", value)
+        return {key: _without_points(part) for key, part in held.items()}
+    if isinstance(value, list):
+        return [_without_points(part) for part in cast("list[Any]", value)]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def digest(value: object) -> str:

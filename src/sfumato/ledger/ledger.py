@@ -278,7 +278,7 @@ class Ledger:
         entry = store.entry_marked(transaction, name, f"key:{asked.key}")
         if entry is None:
             return None
-        if entry.data["digest"] != asked.digest:
+        if entry.data["digest"] != asked.digest and not asked.is_alike(entry.data):
             raise LedgerError(
                 f"key {asked.key!r} was used for another request (entry {entry.sequence} of "
                 f"{name!r}): use a new key"

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -21,7 +21,7 @@ from sfumato.ledger import amounts, store
 from sfumato.ledger.amounts import Vector
 from sfumato.ledger.book import Book
 from sfumato.ledger.charges import charge, require_unit
-from sfumato.ledger.entries import Entry, canonical, digest, plain
+from sfumato.ledger.entries import Entry, alike, canonical, digest, plain
 from sfumato.ledger.errors import AlreadyWritten, BudgetExceeded, LedgerError
 from sfumato.ledger.lots import require_lots, require_unread
 from sfumato.ledger.state import Scope, State
@@ -70,6 +70,11 @@ class Request:
             data, asked = plain(event.to_dict()), plain(request)
         digested = digest([data, asked, analyst])
         return cls(event, data, analyst, key, asked, label, plan, digested)
+
+    def is_alike(self, reserved: Mapping[str, Any]) -> bool:
+        """Whether a reservation's entry is about the same, but for 1 written as 1.0."""
+        own = [self.event_data, self.request, self.analyst]
+        return alike(own, [reserved["event"], reserved["request"], reserved["analyst"]])
 
     def payload(self, at: str, cost: Vector, caps: list[int]) -> dict[str, Any]:
         """What the reservation's entry holds."""
