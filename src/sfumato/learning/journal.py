@@ -265,7 +265,9 @@ def lots_taken(path: Path) -> int:
 def _is_sound(line: dict[str, Any]) -> bool:
     """Whether a turn in it is one that was written; a damaged one counts as a torn line does."""
     turn = line.get("turn")
-    if "turn" not in line or type(turn) is int:
+    if "turn" not in line:
+        return "lots" not in line
+    if type(turn) is int:
         return True
     if not isinstance(turn, list) or [type(part) for part in turn] != [int, str]:
         return False
