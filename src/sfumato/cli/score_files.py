@@ -36,7 +36,6 @@ def numbers_and_names(
     """
     import numpy as np
 
-    require_regular(path)
     columns = _columns(option, path)
     chosen = _chosen(option, path, columns, column, names)
     try:
@@ -85,6 +84,7 @@ def _of_csv(option: str, path: Path) -> Mapping[str, list[str]]:
     """
     from sfumato.data.delimited import fields_of
 
+    require_regular(path)
     text = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     lines = (line.removesuffix(b"\r") for line in text.split(b"\n"))
     try:
@@ -106,6 +106,7 @@ def _of_csv(option: str, path: Path) -> Mapping[str, list[str]]:
 def _of_parquet(path: Path) -> Mapping[str, list[Any]]:
     with needed_for("a Parquet file"):
         import pyarrow.parquet as parquet
+    require_regular(path)
     return parquet.read_table(path).to_pydict()
 
 
