@@ -22,9 +22,8 @@ from pathlib import Path
 
 import click
 import pytest
-import typer
 
-from sfumato.cli.main import app, main
+from sfumato.cli.main import every_command, main
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "examples" / "README.md"]
@@ -178,7 +177,7 @@ def test_get_started_works_word_for_word(capsys):
 
 @pytest.mark.parametrize("path", every_document())
 def test_commands_that_take_long_are_ones_that_there_are(path):
-    root = typer.main.get_command(app)
+    root = every_command()
     for body in blocks(path, *NOT_RUN):
         for line in body.replace("\\\n", " ").splitlines():
             if line.startswith(("sfumato ", "$ sfumato ")):

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import typer
 
-from sfumato.cli.main import app, main
+from sfumato.cli.main import every_command, main
 
 __all__ = ["LINES", "REFUSED", "leaves", "prepare", "said"]
 
@@ -150,7 +150,7 @@ _FILES = {
 
 def leaves() -> dict[str, typer.core.TyperCommand]:
     """The commands that have no commands in them, by what one types."""
-    return dict(_walk(typer.main.get_command(app), ""))
+    return dict(_walk(every_command(), ""))
 
 
 def _walk(command, path: str) -> Iterator[tuple[str, typer.core.TyperCommand]]:

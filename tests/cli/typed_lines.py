@@ -109,11 +109,10 @@ def typed_lines(number: int, seed: int = 0) -> Iterator[tuple[str, list[str]]]:
 
 
 def _query_parameters() -> list[click.Parameter]:
-    import typer
 
-    from sfumato.cli.main import app
+    from sfumato.cli.main import every_command
 
-    return list(typer.main.get_command(app).commands["query"].params)
+    return list(every_command().commands["query"].params)
 
 
 class _Typist:

@@ -145,10 +145,9 @@ def _resumed(arguments: list[str]) -> list[str]:
 
 
 def _call(arguments: list[str]) -> None:
-    from sfumato.cli.main import app
+    from sfumato.cli.main import every_command
 
-    command = typer.main.get_command(app)
-    command.main(args=arguments, prog_name="sfumato", standalone_mode=False)
+    every_command().main(args=arguments, prog_name="sfumato", standalone_mode=False)
 
 
 def _tell_answer(path: Path) -> None:

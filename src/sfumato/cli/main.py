@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import cache
 from typing import Annotated
 
 import click
@@ -23,7 +24,7 @@ from sfumato.cli.pretrain import pretrain
 from sfumato.cli.report import report
 from sfumato.cli.tune import tune
 
-__all__ = ["app", "main"]
+__all__ = ["app", "every_command", "main"]
 
 app = typer.Typer(
     name="sfumato",
@@ -69,11 +70,9 @@ def main(arguments: list[str] | None = None) -> None:
     2 is for what was typed, given or missing; 1 for what sfumato did not expect, which is a
     mistake of its own. ``SFUMATO_DEBUG=1`` lets the exception through, with its traceback.
     """
-    command = typer.main.get_command(app)
-    bound_seeds(command)
     try:
         with _warnings_in_lines():
-            code = command.main(args=arguments, prog_name="sfumato", standalone_mode=False)
+            code = every_command().main(args=arguments, prog_name="sfumato", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as help_text:
         sys.stdout.write(f"{help_text.format_message()}\n")
         code = 2
@@ -89,6 +88,14 @@ def main(arguments: list[str] | None = None) -> None:
         code, told = in_a_line(error)
         _say(told)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+@cache
+def every_command() -> click.Command:
+    """All commands, read from their signatures once: for most of them that takes longest."""
+    command = typer.main.get_command(app)
+    bound_seeds(command)
+    return command
 
 
 @contextmanager
