@@ -4,12 +4,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
 export MPLBACKEND := Agg
+# What is compiled to bytecode once is kept: else each process of a test compiles everything anew.
+export PYTHONDONTWRITEBYTECODE :=
+# Tests write to memory where there is room: SQLite waits for a disk at each commit.
+export PYTEST_DEBUG_TEMPROOT := $(or $(PYTEST_DEBUG_TEMPROOT),$(shell \
+  df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 { print "/dev/shm" }'))
 # Root needs no sudo; others try one that asks for no password.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
 
 MINUTES ?= 20
 
-.PHONY: setup demo test test-all fuzz mutants storm check docs docs-serve bench bench-gpu format lock clean
+.PHONY: setup demo test test-all suite fuzz mutants storm check lint types docs docs-serve bench bench-gpu format lock clean
 
 setup: .venv/.ready
 
@@ -37,18 +42,26 @@ setup: .venv/.ready
 demo: setup
 	$(BIN)/sfumato demo
 
-check: setup
+check: lint types
+
+lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-# Two workers with a thread each: with two each they would wait for one another.
-test: check
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+types: setup
+	$(BIN)/pyright
 
-test-all: check
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m "slow or not slow"
+# The type checker has one thread and takes a minute: it runs beside the tests.
+test: lint
+	@$(MAKE) --no-print-directory -j 2 types suite
+
+test-all: lint
+	@$(MAKE) --no-print-directory -j 2 types suite WHICH='-m "slow or not slow"'
+
+# Two workers with a thread each: with two each they would wait for one another.
+suite: setup
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal $(WHICH)
 
 # Looks for neighbouring inputs that can be told apart; findings/ has a script for each.
 fuzz: setup

@@ -45,7 +45,7 @@ def server():
     """A PostgreSQL server of our own; its folder's path must be short for its socket."""
     import psycopg
 
-    folder = tempfile.mkdtemp(prefix="pg")
+    folder = tempfile.mkdtemp(prefix="pg", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT") or None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about where run-time files go
         import pgserver
@@ -53,6 +53,9 @@ def server():
         running = pgserver.get_server(folder, cleanup_mode="stop")
     with psycopg.connect(running.get_uri(), autocommit=True) as connection:
         connection.execute("ALTER SYSTEM SET max_connections = 100")
+        # Tests kill processes; none of them cuts the power.
+        connection.execute("ALTER SYSTEM SET fsync = off")
+        connection.execute("SELECT pg_reload_conf()")
     yield running.get_uri()
     running.cleanup()
     shutil.rmtree(folder, ignore_errors=True)
