@@ -10,7 +10,14 @@ from torch import nn
 from torch.nn import functional as F
 
 from sfumato.core.randomness import SeededCoins
-from sfumato.learning.dp_sgd import DPSGD, Flat, PoissonLots, TrainingError, TrainingPlan
+from sfumato.learning.dp_sgd import (
+    DPSGD,
+    Flat,
+    PoissonLots,
+    TrainingError,
+    TrainingPlan,
+    rehearsal,
+)
 from sfumato.learning.dp_sgd.clipping import ROUNDING, Adaptive, Automatic
 from sfumato.ledger import Budget, Ledger
 
@@ -35,6 +42,17 @@ def singles():
     torch.manual_seed(0)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def short_rehearsals(monkeypatch):
+    """Rehearsals end when the batch's place is learned: for laws of what is done with real rows.
+
+    The other turns take nearly all the time of a run of a step. They have tests of their own.
+    """
+    for turn in ("play", "with_own_coins", "among_strangers", "among_classes"):
+        monkeypatch.setattr(rehearsal._Rehearsal, turn, lambda *_: ())
+    monkeypatch.setattr(rehearsal, "_among_lengths", lambda *_: ())
 
 
 class Spy:

@@ -24,7 +24,7 @@ from sfumato.learning.dp_sgd import (
 )
 from sfumato.learning.dp_sgd.gradients.summing import ALLOWANCE
 
-pytestmark = pytest.mark.usefixtures("singles")
+pytestmark = pytest.mark.usefixtures("singles", "short_rehearsals")
 
 
 class Words(nn.Module):
