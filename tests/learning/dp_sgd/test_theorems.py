@@ -98,6 +98,7 @@ def test_an_adapted_clip_norm_stays_near_the_first_however_long_it_runs(kit):
 
 @pytest.mark.parametrize("clipping", CLIPPINGS)
 @pytest.mark.parametrize("name", ["mlp", "cnn", "lstm"])
+@pytest.mark.usefixtures("short_rehearsals")
 def test_physical_batches_of_any_size_give_the_same_steps(kit, name, clipping):
     results = []
     model, data, loss = kit.case(name)

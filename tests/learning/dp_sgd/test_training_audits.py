@@ -43,7 +43,7 @@ from sfumato.learning.dp_sgd import (
 from sfumato.learning.dp_sgd.owners import RowsAreUnits
 from sfumato.learning.recipes.canaries import Canaries, Planted, WithCanaries, canary_losses
 
-pytestmark = pytest.mark.usefixtures("singles")
+pytestmark = pytest.mark.usefixtures("singles", "short_rehearsals")
 
 PUSH = 1000.0
 CANARIES, GAMES = 1000, 8000  # of a run in which half are in; of one in which all or none are
