@@ -153,8 +153,15 @@ def test_checkpointing_changes_no_bit(make):
     assert same(weights(plain.model), weights(checked.model))
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("kind", ["dropout", "masked words"])
+@pytest.mark.parametrize(
+    ("kind", "workers"),
+    [
+        ("dropout", 0),
+        ("masked words", 1),
+        pytest.param("dropout", 1, marks=pytest.mark.slow),
+        pytest.param("masked words", 0, marks=pytest.mark.slow),
+    ],
+)
 def test_the_librarys_own_seed_does_not_tell_the_masks(make, kind, workers):
     """A trainer seeds torch, NumPy and Python with 42, and so may everybody."""
     drops = kind == "dropout"
