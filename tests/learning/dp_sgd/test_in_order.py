@@ -136,8 +136,10 @@ def lots_of(data, size=2, **more):
     source = Source(data, example=[torch.tensor([-1.0])], **more)
     lots = [np.arange(s, s + size) for s in range(0, len(data), size)]
     coins = ModelCoins()
-    lots = [fetched.batch for fetched in source.stream(lots, coins)]
-    coins.give_back()
+    try:
+        lots = [fetched.batch for fetched in source.stream(lots, coins)]
+    finally:
+        coins.give_back()
     return [value for lot in lots for value in lot.flatten().tolist()]
 
 
