@@ -30,6 +30,7 @@ _KINDS = {
     "queries/": "tables,postgres,lines",
     "data/delimited": "lines",
     "data/values": "declared",
+    "core/odd_values": "declared,objects",
     "learning/": "loops",
     "federated/": "federations",
 }
