@@ -155,7 +155,16 @@ def hit_by(number):
     signal.pause()
 
 
+@pytest.fixture
+def heard():
+    """A shell lets what runs in its background ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.usefixtures("heard")
 def test_a_signal_says_how_it_goes_on(tmp_path, capsys, number):
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt), shown_end(lambda: 6, 20, tmp_path):

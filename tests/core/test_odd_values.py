@@ -61,10 +61,12 @@ def test_a_sent_interrupt_ends_the_reading():
             time.sleep(5)
             return "never"
 
-    before = signal.getsignal(signal.SIGINT)
+    # A shell lets what runs in its background ignore Ctrl-C.
+    outside, before = signal.getsignal(signal.SIGINT), signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
     with pytest.raises(KeyboardInterrupt):
         read_each(str, [odd_object("exit"), Slow()], None)
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.signal(signal.SIGINT, outside) is before
     assert logging.root.manager.disable < logging.CRITICAL
 
 

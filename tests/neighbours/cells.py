@@ -210,7 +210,19 @@ def readable(cell: Any) -> Any:
     return cell if isinstance(cell, bool | int | float | str | Decimal) else None
 
 
-_WORDS = ("''", "' '", "'a'", "'A'", "'rome'", "'ROME'", "'é'", "'e' || chr(769)", "'1'", "'nan'")
+_WORDS = (
+    "''",
+    "' '",
+    "'a'",
+    "'A'",
+    "'rome'",
+    "'ROME'",
+    "'é'",
+    "'e'",
+    "'e' || chr(769)",
+    "'1'",
+    "'nan'",
+)
 _MOMENTS = ("'2020-01-01'", "'0001-01-01'", "'1969-12-31'", "'infinity'", "'-infinity'")
 
 DUCKDB: Mapping[str, tuple[str, ...]] = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -64,6 +66,21 @@ def _identifier(source: str, number: int) -> Any:
 
 
 @st.composite
+def _cells(draw: st.DrawFn, pool: Sequence[Any]) -> Any:
+    """Any cells, or such as some would take for the same: of another case, accent or blank."""
+    cell = draw(st.sampled_from(pool))
+    alike = [other for other in pool if _folded(other) == _folded(cell)]
+    return st.sampled_from(alike if len(alike) > 1 and draw(st.booleans()) else pool)
+
+
+def _folded(cell: Any) -> str:
+    text = cell.decode(errors="replace") if isinstance(cell, bytes) else str(cell)
+    text = text.replace("'e' || chr(769)", "e").strip("' ")
+    letters = unicodedata.normalize("NFKD", text)
+    return "".join(c for c in letters if not unicodedata.combining(c)).casefold().strip()
+
+
+@st.composite
 def _columns(draw: st.DrawFn, source: str, least: int = 1) -> tuple[tuple[Column, ...], bool]:
     """Columns, and whether the first holds numbers of units, each with the same few rows."""
     pool = _pool(source)
@@ -74,8 +91,7 @@ def _columns(draw: st.DrawFn, source: str, least: int = 1) -> tuple[tuple[Column
     if draw(st.integers(0, 30)) == 0:
         names = [*names[:-1], draw(st.sampled_from(["x", "X", "person"]))]
     few = [
-        draw(st.lists(st.sampled_from(pool[k]), min_size=1, max_size=4, unique_by=repr))
-        for k in kinds
+        draw(st.lists(draw(_cells(pool[k])), min_size=1, max_size=4, unique_by=repr)) for k in kinds
     ]
     choices = [st.sampled_from([*cells, None]) for cells in few]
     alike = draw(st.booleans())

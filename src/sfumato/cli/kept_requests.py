@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sfumato.data import Declaration
     from sfumato.learning.runs import RunFolder
 
-__all__ = ["kept_declaration", "kept_request"]
+__all__ = ["kept_declaration", "kept_request", "kept_settings"]
 
 _WORD, _COUNT = (str, NoneType), (int, NoneType)
 _SOURCE = {
@@ -38,9 +38,20 @@ def kept_request(folder: RunFolder) -> dict[str, Any]:
             source = _of_kinds("source", request["source"], _SOURCE)
             if missing := [name for name in _NEEDED if name not in source]:
                 raise KeyError(missing[0])
-            request["settings"] = _of_kinds("settings", request["settings"], _SETTINGS)
+        if "settings" in request:
+            _of_kinds("settings", request["settings"], _SETTINGS)
         _of_kinds("request", {"ledger": request.get("ledger")}, {"ledger": _WORD})
     return request
+
+
+def kept_settings(folder: RunFolder, request: dict[str, Any]) -> dict[str, Any]:
+    """How the run was to be carried out; runs of other kinds than DP-SGD keep none.
+
+    Raises:
+        ValueError: if the request was edited so that there are none.
+    """
+    with as_written(folder.request_file):
+        return request["settings"]
 
 
 def kept_declaration(folder: RunFolder, request: dict[str, Any]) -> Declaration | None:

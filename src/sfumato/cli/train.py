@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.kept_requests import kept_declaration, kept_request
+from sfumato.cli.kept_requests import kept_declaration, kept_request, kept_settings
 from sfumato.cli.options import AsJson
 from sfumato.cli.output import console, plain_table, print_json, working
 from sfumato.cli.train_adaptive_laplace import adaptive_laplace
@@ -263,7 +263,7 @@ def resume(
         trained = train(
             recipe, loaded, out=folder, resume=True,
             ledger=ledger or request["ledger"], device=device_called(device), minutes=minutes,
-            observer=Shown(False if as_json else progress), **request["settings"],
+            observer=Shown(False if as_json else progress), **kept_settings(kept, request),
         )  # fmt: skip
     except OutOfTime as stopped:
         _tell_stopped(folder, str(stopped), as_json)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.kept_requests import kept_declaration, kept_request
+from sfumato.cli.kept_requests import kept_declaration, kept_request, kept_settings
 from sfumato.cli.options import AsJson
 from sfumato.cli.output import console, print_json, working
 from sfumato.cli.train_options import (
@@ -196,7 +196,7 @@ def resume_tune(folder: Path, ledger: str | None, device: str, as_json: bool) ->
         loaded = loaded_data(source["data"], known, source["test"], source.get("rows"))
     _run(
         as_json, None, loaded, out=folder, resume=True, ledger=ledger or request["ledger"],
-        device=device_called(device), **request["settings"],
+        device=device_called(device), **kept_settings(kept, request),
     )  # fmt: skip
 
 
