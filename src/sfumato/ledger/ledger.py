@@ -368,9 +368,6 @@ class Ledger:
         once = _optional("key", key)
         guarantee = plans.promise(listed, delta, self.terms(name))
         with self._book.changing(name) as (transaction, state):
-            found = plans.declared(transaction, state, listed, guarantee, who, once)
-            if found is not None:
-                return found
             at = self._book.now()
             return plans.declare(transaction, state, listed, guarantee, who, once, str(label), at)
 

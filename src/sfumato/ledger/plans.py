@@ -34,7 +34,7 @@ from sfumato.ledger.state import Held, State
 from sfumato.ledger.terms import Terms
 from sfumato.ledger.transaction import Transaction
 
-__all__ = ["Plan", "declare", "declared", "draw", "plan_event", "promise", "uncounted"]
+__all__ = ["Plan", "declare", "draw", "plan_event", "promise", "uncounted"]
 
 
 @dataclass(frozen=True)
@@ -103,31 +103,6 @@ def plan_event(guarantee: Guarantee) -> Event:
     )
 
 
-def declared(
-    transaction: Transaction,
-    state: State,
-    events: Sequence[Event],
-    guarantee: Guarantee,
-    analyst: str,
-    key: str,
-) -> Plan | None:
-    """The plan that was declared with this key, None if there is none.
-
-    Raises:
-        LedgerError: if it is another one.
-    """
-    entry = store.entry_marked(transaction, state.terms.dataset, f"plan:{key}") if key else None
-    if entry is None:
-        return None
-    asked = canonical([[event.to_dict() for event in events], guarantee.delta, analyst])
-    if canonical([entry.data[part] for part in ("events", "delta", "analyst")]) != asked:
-        raise LedgerError(
-            f"key {key!r} was used for another plan (entry {entry.sequence} of "
-            f"{state.terms.dataset!r}): use a new key"
-        )
-    return Plan.from_entry(entry, state.terms)
-
-
 def declare(
     transaction: Transaction,
     state: State,
@@ -138,7 +113,20 @@ def declare(
     label: str,
     at: str,
 ) -> Plan:
-    """Charges the whole plan."""
+    """Charges the whole plan, unless it was declared with this key before.
+
+    Raises:
+        LedgerError: if another plan was declared with this key.
+    """
+    marked = store.entry_marked(transaction, state.terms.dataset, f"plan:{key}") if key else None
+    if marked is not None:
+        asked = canonical([[event.to_dict() for event in events], guarantee.delta, analyst])
+        if canonical([marked.data[part] for part in ("events", "delta", "analyst")]) != asked:
+            raise LedgerError(
+                f"key {key!r} was used for another plan (entry {marked.sequence} of "
+                f"{state.terms.dataset!r}): use a new key"
+            )
+        return Plan.from_entry(marked, state.terms)
     cost = cost_of(plan_event(guarantee), state.terms)
     caps, _ = admit(transaction, state, analyst, cost, at)
     payload: dict[str, Any] = {

@@ -23,6 +23,7 @@ class Kept(torch.utils.data.Dataset):
     def __init__(self, item):
         self.item, self.file = item, io.BytesIO(ROWS.tobytes())
         self.array, self.tensor = np.zeros(4, np.float32), torch.zeros(4)
+        self.records = np.zeros(1, [("x", np.float32, 4)])
         self.list, self.dict, self.one = [None], {}, type("Row", (), {})()
 
     def __len__(self):
@@ -57,10 +58,20 @@ def of_objects(items):
     return torch.from_numpy(np.stack([item.x for item in items]))
 
 
+def in_a_record(self, i):
+    self.records["x"][0] = ROWS[i]
+    return self.records[0]
+
+
+def of_records(items):
+    return torch.from_numpy(np.stack([record["x"] for record in items]))
+
+
 ITEMS = {
     "readinto": (read_into, None, lambda batch: batch),
     "array": (lambda self, i: np.copyto(self.array, ROWS[i]) or self.array, None, lambda b: b),
     "tensor": (lambda self, i: self.tensor.copy_(torch.from_numpy(ROWS[i])), None, lambda b: b),
+    "record": (in_a_record, of_records, lambda batch: batch),
     "list": (in_a_list, None, lambda batch: batch[0]),
     "dictionary": (in_a_dictionary, None, lambda batch: batch["x"]),
     "object": (in_an_object, of_objects, lambda batch: batch),
@@ -71,6 +82,8 @@ ITEMS = {
 def test_a_batch_holds_the_rows_that_were_read(name):
     item, collate, rows_of = ITEMS[name]
     example = None
+    if name == "record":
+        example = [in_a_record(Kept(None), i) for i in range(2)]
     if name == "object":  # made-up objects have nothing on them
         example = [type("Row", (), {"x": ROWS[0]})() for _ in range(2)]
     source = Source(Kept(item), collate=collate, example=example)

@@ -18,7 +18,7 @@ from sfumato.learning.dp_sgd.errors import TrainingError
 
 __all__ = ["kept"]
 
-_FIXED = (str, bytes, bool, int, float, complex, type(None), np.generic, type)
+_FIXED = frozenset({str, bytes, bool, int, float, complex, type(None)})
 
 
 def kept(item: Any) -> Any:
@@ -27,20 +27,22 @@ def kept(item: Any) -> Any:
     Raises:
         TrainingError: for an object of another type that cannot be copied.
     """
-    kind = type(item)
-    if kind in _FIXED or isinstance(item, np.generic):
+    kind: Any = type(item)
+    if kind in _FIXED:
         return item
     if isinstance(item, Tensor):
         return item.clone()
-    if isinstance(item, np.ndarray) and item.dtype != object:
-        return item.copy()
     if kind is dict:
         return {key: kept(item[key]) for key in item}
     if kind is list:
-        return [kept(value) for value in item]
-    if isinstance(item, tuple):
-        values = [kept(value) for value in item]
-        return kind(*values) if hasattr(item, "_fields") else kind(values)
+        plain = _FIXED.issuperset(map(type, item))
+        return list(item) if plain else [kept(value) for value in item]
+    if kind is tuple:
+        return tuple([kept(value) for value in item])
+    if isinstance(item, tuple) and hasattr(kind, "_make"):  # a named one
+        return kind._make([kept(value) for value in item])
+    if isinstance(item, np.ndarray | np.generic) and not item.dtype.hasobject:
+        return item.copy()  # a record of an array is a view of it
     try:
         return copy.deepcopy(item)
     except Exception as error:
