@@ -43,6 +43,7 @@ KEEPING = {
     "a NumPy number": lambda m, now: setattr(m, "kept", np.float32(now)),
     "a list": lambda m, now: m.list.append(now),
     "the last few": lambda m, now: m.few.append(now),
+    "the last thousands": lambda m, now: m.many.append(now),
     "by name": lambda m, now: m.names.update(loss=now),
     "an array": lambda m, now: m.array.fill(now),
     "a meter": lambda m, now: m.meter.update(now),
@@ -54,6 +55,7 @@ KEEPING = {
 def test_a_model_that_keeps_numbers_of_losses_is_refused(how):
     model = nn.Linear(4, 3)
     model.kept, model.list, model.few, model.names = 1.0, [], deque(maxlen=2), {}
+    model.many = deque([0.0] * 3000, maxlen=3000)
     model.array, model.meter = np.zeros(2), Meter()
 
     def loss(model, x, y):

@@ -28,7 +28,7 @@ _NUMBERS = (float, complex, np.floating, np.complexfloating)
 _LISTS = (list, tuple, deque, set, frozenset)
 _SETTINGS = frozenset({str, int, bool, type(None)})
 _LIBRARIES = ("torch", "transformers", "peft", "accelerate", "sfumato")
-_LONGEST = 1000  # longer lists are known by their lengths
+_LONGEST = 1000  # longer lists are known by their lengths and ends
 _LOOKED_AT = 100_000  # numbers of an array, about, evenly spread
 _DEEPEST = 3
 
@@ -106,7 +106,8 @@ def _within(key: _Key, value: Any, depth: int) -> Iterator[tuple[_Key, Any]]:
         return
     elif isinstance(value, (dict, *_LISTS)):
         if len(value) > _LONGEST:
-            yield key, len(value)
+            ends = [] if isinstance(value, dict | set | frozenset) else [value[0], value[-1]]
+            yield key, (len(value), *(repr(end) for end in ends if isinstance(end, _NUMBERS)))
             return
         for name, item in list(value.items() if isinstance(value, dict) else enumerate(value)):
             yield from _within((*key, name), item, depth - 1)
